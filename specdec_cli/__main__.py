@@ -12,6 +12,19 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 INTERRUPTED = 130
+# What loads models: its options and imports take a while, and a person who waits is told at once.
+LOADS = ("run", "chat", "serve", "bench", "audit", "race")
+SILENT = {"-q", "--quiet", "--json", "--plain", "-h", "--help"}
+
+
+def tell(arguments: list[str]) -> bytes:
+    """Says `loading...` on the terminal on stderr; returns what erases it, nothing where nothing was said."""
+    silent = SILENT & set(arguments) or os.environ.get("SPECDEC_PLAIN")
+    drawn = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown") and os.isatty(2)
+    if silent or not drawn or arguments[:1] not in [[name] for name in LOADS]:
+        return b""
+    os.write(2, b"loading...")
+    return b"\r\x1b[2K"
 
 
 def _begin_again_in_utf8() -> None:
@@ -25,10 +38,13 @@ def main() -> NoReturn:
     _begin_again_in_utf8()
     # A program started in the background may be told to ignore Ctrl-C, and then goes on ignoring it.
     heard = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
+    told = tell(sys.argv[1:])
     if heard:
-        _signal.signal(_signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
+        _signal.signal(_signal.SIGINT, lambda number, frame: (told and os.write(2, told), os._exit(INTERRUPTED)))
     from specdec_cli.cli.main import main as command_line
 
+    if told:
+        os.write(2, told)
     try:
         if heard:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)

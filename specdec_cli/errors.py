@@ -12,8 +12,10 @@ SpecdecError            exit 1   failed
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 
 class SpecdecError(Exception):
@@ -89,8 +91,19 @@ def reason(error: BaseException) -> str:
             return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = " ".join(_plain(str(error)).split())
     if not text:
-        return "a check failed, and it did not say why"
+        return f"{_kind(error)}{_place(error)}, without a word of explanation"
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+
+
+def _kind(error: BaseException) -> str:
+    """`StopIteration` as `stop iteration`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(error).__name__).lower()
+
+
+def _place(error: BaseException) -> str:
+    """The line of code that raised `error`, where it was raised at all."""
+    trace = traceback.extract_tb(error.__traceback__)
+    return f" at {Path(trace[-1].filename).name}:{trace[-1].lineno}" if trace else ""
 
 
 def _plain(text: str) -> str:

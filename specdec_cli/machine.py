@@ -36,6 +36,22 @@ class MachineState:
     load: float | None = None
 
 
+# What to say beside a result whose machine had more to do than cores.
+BUSY = "other programs were running: repeat it when it is quiet"
+
+
+def is_busy(load: float | None, cores: int | None) -> bool:
+    """Whether more programs wanted to compute than there are cores; unknown is quiet."""
+    return load is not None and cores is not None and load > cores
+
+
+def warning_of_load(wanted: bool) -> str:
+    """BUSY if it is `wanted`, and this machine is so now. Ask before computing, which counts too."""
+    with suppress(OSError):
+        return BUSY if wanted and is_busy(os.getloadavg()[0], os.cpu_count()) else ""
+    return ""
+
+
 def physical_bytes() -> int:
     """Memory of this machine."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

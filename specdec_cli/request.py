@@ -109,8 +109,9 @@ def request_of(options: Mapping[str, Any]) -> Request:
     known = [field.name for field in fields(Request)]
     for name in options:
         if name not in known and name not in BOUNDS:
-            nearest = difflib.get_close_matches(name, [*known, *BOUNDS], 1, 0.0)[0]
-            raise UsageError(f"{name} is no option of a reply", f"the nearest: {nearest}")
+            close = nearest(name, [*known, *BOUNDS])
+            hint = f"the nearest: {close}" if close else f"known: {', '.join(known)}"
+            raise UsageError(f"{name} is no option of a reply", hint)
     within("max_tokens", 1)(options.get("max_tokens"))
     named = options.get("sampling", {})
     if isinstance(named, Mapping):
@@ -307,13 +308,24 @@ def one_of(option: str, values: Sequence[int]) -> Callable[[int | None], int | N
     return check
 
 
+# The share of a word's letters that one for which it was mistyped has, too, in their order.
+SIMILAR = 0.7
+
+
+def nearest(word: str, names: Sequence[str]) -> str:
+    """The one of `names` that `word` begins or may be a slip for, empty where it is unlike all of them."""
+    begun = [name for name in names if len(word) > 1 and name.startswith(word)]
+    return next(iter(begun or difflib.get_close_matches(word, names, 1, SIMILAR)), "")
+
+
 def one_name(option: str, names: Sequence[str]) -> Callable[[str], str]:
     """A check of `option` against names. It raises UsageError with the nearest name."""
 
     def check(value: str) -> str:
         if value not in names:
-            nearest = difflib.get_close_matches(str(value), names, 1, 0.0)[0]
-            raise UsageError(f"{option} {value} is none of {', '.join(names)}", f"the nearest: {option} {nearest}")
+            close = nearest(str(value), names)
+            hint = f"the nearest: {option} {close}" if close else f"for example: {option} {names[0]}"
+            raise UsageError(f"{option} {value} is none of {', '.join(names)}", hint)
         return value
 
     return check

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -58,3 +59,44 @@ def test_nothing_is_imported_before_ctrl_c_is_heard():
 
 def test_the_installed_command_is_guarded_too():
     assert 'specdec = "specdec_cli.__main__:main"' in (ROOT / "pyproject.toml").read_text()
+
+
+# The program as it stands when the first module of another project is looked for.
+AT_TYPER = """
+import importlib.abc, os, sys
+class End(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "typer":
+            os._exit(0)
+sys.meta_path.insert(0, End())
+sys.argv = ["specdec", *sys.argv[1:]]
+from specdec_cli.__main__ import main
+main()
+"""
+
+
+def said_at_once(*arguments: str, **environment: str) -> bytes:
+    """What stands on the terminal of stderr before anything is imported."""
+    master, slave = pty.openpty()
+    command = [sys.executable, "-c", AT_TYPER, *arguments]
+    given = ENVIRONMENT | {"TERM": "xterm"} | environment
+    subprocess.run(command, stderr=slave, stdin=subprocess.DEVNULL, env=given, timeout=60, check=True)
+    os.write(slave, b"|")
+    said = b""
+    try:
+        while not said.endswith(b"|"):
+            said += os.read(master, 1000)
+        return said[:-1]
+    finally:
+        os.close(slave)
+        os.close(master)
+
+
+@pytest.mark.slow
+def test_what_loads_a_model_says_so_before_anything_is_imported():
+    """The bug: nothing was on the screen for 6.5 CPU seconds with a big vocabulary."""
+    for command in ("run", "chat", "serve", "bench", "audit", "race"):
+        assert said_at_once(command, "hi") == b"loading..."
+    for silent in (["pairs"], ["run", "-q", "hi"], ["run", "--json"], ["chat", "--plain"], ["run", "--help"], []):
+        assert said_at_once(*silent) == b"", silent
+    assert said_at_once("run", TERM="dumb") == said_at_once("run", SPECDEC_PLAIN="1") == b""

@@ -5,7 +5,6 @@ Law: (kind, name) identifies a prompt. The bundled texts are the project's own, 
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from specdec_cli import jsonfile
 from specdec_cli.errors import UsageError
+from specdec_cli.request import one_name
 
 # Short prompts first: a slow machine measures few.
 KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")
@@ -49,9 +49,7 @@ def load(kinds: Sequence[str] = KINDS) -> tuple[BenchPrompt, ...]:
     Raises: UsageError for an unknown kind, naming the nearest.
     """
     for kind in kinds:
-        if kind not in KINDS:
-            nearest = difflib.get_close_matches(kind, KINDS, 1, 0.0)[0]
-            raise UsageError(f"--kinds {kind} is none of {', '.join(KINDS)}", f"the nearest: --kinds {nearest}")
+        one_name("--kinds", KINDS)(kind)
     folder, found = resources.files("specdec_cli.bench") / "prompts_data", []
     for kind in dict.fromkeys(kinds):
         entries = tomllib.loads((folder / f"{kind}.toml").read_text(encoding="utf-8"))["prompt"]

@@ -252,9 +252,19 @@ def compare(one: BenchResult, other: BenchResult) -> Comparison:
     return Comparison({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, tuple(changes))
 
 
+def as_typed(ks: Iterable[Length]) -> str:
+    """(0, 1, 2, 4, "auto") -> "0-2,4,auto", as `-k` takes it."""
+    groups: list[list[Length]] = []
+    for k in ks:
+        follows = groups and k != "auto" and groups[-1][-1] == k - 1
+        groups[-1].append(k) if follows else groups.append([k])
+    return ",".join(f"{group[0]}-{group[-1]}" if len(group) > 2 else ",".join(map(str, group)) for group in groups)
+
+
 def _facts(result: BenchResult) -> dict[str, Any]:
     settings, environment = asdict(result.settings), asdict(result.environment)
     found = {name: value for name, value in settings.items() if name not in ("contenders", "named", "own_context")}
+    found |= {"ks": as_typed(result.settings.ks), "temperatures": ", ".join(f"{t:g}" for t in settings["temperatures"])}
     found["drafts"] = " and ".join(contender.name for contender in result.settings.contenders)
     found |= {name: environment[name] for name in ("chip", "system", "dtype")}
     found |= {name: environment["before"][name] for name in ("power", "low_power_mode")}

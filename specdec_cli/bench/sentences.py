@@ -18,6 +18,7 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.format import count
 from specdec_cli.gain import break_even_acceptance, ratio_words
 from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE
+from specdec_cli.machine import BUSY, is_busy
 from specdec_cli.request import DRAFT_CONTEXT
 
 # A baseline whose speed changed by more makes the intervals doubtful.
@@ -60,6 +61,15 @@ def break_even(report: Report) -> str:
 def drifted(result: BenchResult) -> bool:
     """Whether the machine changed so much that the figures are in doubt."""
     return abs(result.drift or 0.0) > DRIFTED or abs(result.row_drift or 0.0) > ROWS_DRIFTED
+
+
+def busy(result: BenchResult) -> str:
+    """What to say beside the result where other programs had the cores; the bench itself takes them all, but no more.
+
+    The load before it is theirs alone, the load after it is theirs and its own.
+    """
+    before, after, cores = result.environment.before.load, result.environment.after.load, result.environment.cores
+    return BUSY if is_busy(before, cores) or is_busy(after, cores + 1 if cores else None) else ""
 
 
 def surroundings(result: BenchResult) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -91,7 +91,6 @@ class Loaded:
 
 Open = Callable[[Pair, str], Loaded]
 """(pair, drafter) -> loaded. Raises: SpecdecError."""
-NoEcho = Callable[[], AbstractContextManager[None]]
 
 
 def _commit(name: str, pinned: str | None) -> str | None:
@@ -112,9 +111,10 @@ class Chat:
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
         presses: Presses | None = None,
-        no_echo: NoEcho = nullcontext,
+        stuck: Callable[[int], None] | None = None,
     ) -> None:
-        """`no_echo` keeps keys typed during a reply from being echoed into it."""
+        """`stuck` is that of `Interrupt`."""
+        self._stuck = stuck
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
         self.saved_to, self.presses = saved_to, presses or Presses()
@@ -123,7 +123,6 @@ class Chat:
         self.stats = ChatStats()
         self.context_tokens = 0
         self._capacity: Capacity | None = None
-        self._no_echo = no_echo
         self._measure()
 
     @property
@@ -267,8 +266,7 @@ class Chat:
         name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
         seen: dict[type[Event], Any] = {}
         with (
-            self._no_echo(),
-            Interrupt(self.presses.again) as interrupt,
+            Interrupt(self.presses.again, self._stuck) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
             for event in self.loaded.session.reply(fitted.ids, request, interrupt.requested):

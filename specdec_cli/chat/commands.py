@@ -230,15 +230,15 @@ def stats_rows(stats: ChatStats) -> list[tuple[str, str]]:
         return [("replies", "none yet")]
     rounds = stats.rounds.to_dict()
     tokens, passes, rates = rounds["emitted_tokens"], rounds["target_passes"], rounds["acceptance_per_position"]
-    drafted, read = rounds["draft_n"], stats.prompt_tokens - stats.cached_tokens
+    drafted = rounds["draft_n"]
     positions = " ".join(f"{position}: {percent(rate)}" for position, rate in enumerate(rates, 1))
     return [
         ("replies", str(stats.replies)),
         ("tokens", f"{tokens} in {count(passes, 'target pass')}, {rounds['mean_acceptance_length']:.2f} a pass"),
         ("accepted", f"{percent(rounds['draft_acceptance_rate'])} of drafted" if drafted else "nothing drafted"),
-        *([("by position", positions)] if drafted else []),
-        ("pace", f"{speed(stats.tokens_per_second)} after the first token of each reply"),
-        ("prompts", f"{count(stats.prompt_tokens, 'token')}, {read} of them read, the others were in the cache"),
+        *([("position", positions)] if drafted else []),
+        ("speed", f"{speed(stats.tokens_per_second)} after the first token of each reply"),
+        ("prompts", f"{count(stats.prompt_tokens, 'token')}, {stats.cached_tokens} from cache"),
     ]
 
 

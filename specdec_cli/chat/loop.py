@@ -5,8 +5,9 @@ A message is sent as typed, except for triple quotes around it. A line that begi
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import suppress
 from typing import BinaryIO, Protocol, TextIO
 
 from specdec_cli.chat.chat import Chat
@@ -41,9 +42,6 @@ class Reader(Protocol):
 
         Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for input that is not UTF-8.
         """
-
-    def no_echo(self) -> AbstractContextManager[None]:
-        """Keys are not echoed in this context: a reply is coming."""
 
 
 def run_chat(
@@ -86,8 +84,11 @@ def run_chat(
             code = code or (0 if lenient else failure.exit_code)
 
 
+PASTE_SECONDS = 0.05
+
+
 class LineReader:
-    """One message a line, for pipes and terminals that cannot move a cursor."""
+    """One message a line, for pipes and terminals that cannot move a cursor; of a terminal, one message a paste."""
 
     def __init__(self, source: BinaryIO, prompt: TextIO | None) -> None:
         """`prompt` is the stream for "> ", None for a pipe."""
@@ -95,6 +96,8 @@ class LineReader:
 
     def read(self, text: str, refusal: str = "") -> str:
         read = self._line("> ")
+        while self._prompt and not read.startswith("/") and self._waiting():
+            read += "\n" + self._line("")
         while is_open(read):
             try:
                 read += "\n" + self._line("… ")
@@ -102,8 +105,11 @@ class LineReader:
                 break
         return read
 
-    def no_echo(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    def _waiting(self) -> bool:
+        """Whether more lines are there already, which nobody types that fast. A terminal hands out one at a time."""
+        with suppress(OSError, ValueError):
+            return bool(select.select([self._source], [], [], PASTE_SECONDS)[0])
+        return False
 
     def _line(self, prompt: str) -> str:
         if self._prompt:

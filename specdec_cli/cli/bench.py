@@ -13,7 +13,7 @@ import typer
 from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
-from specdec_cli.cli.load import forbid_network, loading, read_by_draft, resolve_named
+from specdec_cli.cli.load import forbid_network, loading, read_by_draft, resolve_named, resolving
 from specdec_cli.cli.options import PairOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
@@ -46,7 +46,8 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
     if options.compare is not None:
         _compare(options.compare, options.json)
         return
-    request, reason = _request(models, options, shape.constraint())
+    with resolving(models, shown=not options.quiet):
+        request, reason = _request(models, options, shape.constraint())
     result = _measure(request, reason, options.export or [], options.quiet)
     if options.json:
         sys.stdout.write(json_text(result))

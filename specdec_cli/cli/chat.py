@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, TextIO, cast
 
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve
+from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve, warn_of_unused_k
 from specdec_cli.cli.options import (
     AnswerOptions,
     DisplayOptions,
@@ -92,6 +92,28 @@ def talk(
     first: str = "",
 ) -> None:
     """A chat until its end; `specdec run` without a prompt is one, too."""
+    with _keys_kept(display):
+        _talk(models, asked, display, transcript, saved_to, history, on_overflow, first)
+
+
+def _keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
+    """Whatever is typed while a pair loads or answers waits for the editor, a paste as one message."""
+    from specdec_cli.ui.suspension import no_echo
+
+    out = _editors_terminal(display)
+    return no_echo(sys.stdin, out.fileno()) if out else nullcontext()
+
+
+def _talk(
+    models: ModelOptions,
+    asked: AnswerSettings,
+    display: DisplayOptions,
+    transcript: Transcript,
+    saved_to: Path | None,
+    history: bool,
+    on_overflow: Overflow,
+    first: str,
+) -> None:
     from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.chat.settings import ChatSettings
@@ -99,10 +121,11 @@ def talk(
     from specdec_cli.ui.chat.screen import ChatScreen, toolbar
     from specdec_cli.ui.display import TraceDisplay
 
-    found = resolve_for(transcript, models)
+    said = {"shown": display.notices, "plain": display.plain}
+    warn_of_unused_k(models, asked.k, **said)
+    found = resolve_for(transcript, models, **said)
     settings = ChatSettings(asked.request(found), overflow=on_overflow, panel=display.panel is not False)
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
-    said = {"shown": display.notices, "plain": display.plain}
 
     def open_pair(pair: Pair, drafter: str) -> Loaded:
         resolved = Resolved(pair, drafter=drafter)
@@ -113,9 +136,8 @@ def talk(
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
         loaded = open_pair(found.pair, found.drafter)
         chat: Chat
-        edited = not (display.json or display.plain)
-        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, edited)
-        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, no_echo=reader.no_echo)
+        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, _editors_terminal(display))
+        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, stuck=display.answer_press)
         introduce_demo(found.pair.name, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
@@ -143,11 +165,11 @@ def open_transcript(resume: Path | None, save: Path | None, system: str | None) 
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
 
 
-def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
+def resolve_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> Resolved:
     """The pair that is named, else the one of the transcript, else the default pair."""
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
-        return resolve(models)
+        return resolve(models, shown=shown, plain=plain)
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pair import Pair
     from specdec_cli.pairs.resolve import Resolved
@@ -166,16 +188,22 @@ def resolve_for(transcript: Transcript, models: ModelOptions) -> Resolved:
     return Resolved(pair, "the pair of the saved conversation", models.drafter or DEFAULT_DRAFTER)
 
 
-def _reader(toolbar: Callable[[int], str], history: bool, edited: bool) -> Reader:
-    """The editor where a person can use it."""
-    from specdec_cli.chat.loop import LineReader, is_open
+def _editors_terminal(display: DisplayOptions) -> TextIO | None:
+    """Where the editor is drawn; None where no person can use it."""
     from specdec_cli.ui.terminal import can_draw, is_terminal
 
-    person = is_terminal(sys.stdin)
     out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
-    if person and edited and can_draw(out):
+    usable = is_terminal(sys.stdin) and not (display.json or display.plain) and can_draw(out)
+    return out if usable else None
+
+
+def _reader(toolbar: Callable[[int], str], history: bool, out: TextIO | None) -> Reader:
+    """The editor, drawn on `out`; without that, plain lines."""
+    from specdec_cli.chat.loop import LineReader, is_open
+
+    if out is not None:
         from specdec_cli.chat.commands import suggestions
         from specdec_cli.ui.chat.line_editor import LineEditor, open_history
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)
-    return LineReader(sys.stdin.buffer, sys.stderr if person else None)
+    return LineReader(sys.stdin.buffer, sys.stderr if sys.stdin.isatty() else None)

@@ -68,9 +68,23 @@ def ask(question: str, yes: bool, *, usual: bool = False) -> None:
     require_answer(question, yes)
     if yes:
         return
-    try:
-        agreed = typer.confirm(question, default=usual, err=True)
-    except typer.Abort as error:  # Ctrl-C, or the end of the input
-        raise KeyboardInterrupt from error
-    if not agreed:
+    answer = _answer(f"{question} {'[Y/n]' if usual else '[y/N]'}")
+    while answer not in ANSWERS:
+        answer = _answer(f"{answer} is no answer: type y or n")
+    if not (usual if ANSWERS[answer] is None else ANSWERS[answer]):
         raise SpecdecError("nothing was done", "answer y, or add --yes")
+
+
+# What a person may type; Enter alone is the usual answer.
+ANSWERS = {"": None, "y": True, "yes": True, "n": False, "no": False}
+
+
+def _answer(question: str) -> str:
+    """What a person types behind `question`, in small letters. Raises: KeyboardInterrupt at the end of the input."""
+    from specdec_cli.ui.display import print_question
+
+    print_question(sys.stderr, question)
+    line = sys.stdin.readline()
+    if not line:
+        raise KeyboardInterrupt
+    return line.strip().lower()

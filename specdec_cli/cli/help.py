@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Annotated, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from specdec_cli.cli.options import ADVANCED, Plain
 from specdec_cli.errors import UsageError
+from specdec_cli.format import count
 
 app = typer.Typer()
 FOLDER = Path(__file__).parents[1] / "docs"
@@ -92,10 +93,12 @@ def prepare(command: TyperCommand | TyperGroup) -> None:
 
 
 def untyped(parameters: Iterable[object]) -> None:
-    """Flags show nothing instead of `<bool>`."""
+    """Flags show nothing instead of `<bool>`, and an argument nothing behind its own name."""
     for option in parameters:
         if isinstance(option, TyperOption) and option.is_flag and option.metavar is None:
             option.metavar = ""
+        elif isinstance(option, TyperArgument):
+            option.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # no `TOPIC <list[str]>`
 
 
 def _advanced(command: TyperCommand | TyperGroup) -> list[TyperOption]:
@@ -112,5 +115,5 @@ def _show_usual(context: typer.Context, option: object, wanted: bool) -> None:
     for every in context.command.params:
         every.secondary_opts = []  # a column of its own for one --no-panel leaves 60 columns no room
     typer.echo(context.get_help())
-    typer.echo(f" {len(hidden)} more options: {context.command_path} --help")
+    typer.echo(f" {count(len(hidden), 'more option')}: {context.command_path} --help")
     raise typer.Exit

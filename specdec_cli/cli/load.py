@@ -75,15 +75,25 @@ def draft_name(draft: str | None, head_from: str | None) -> str | None:
     return HEAD + head_from
 
 
-def resolve(models: ModelOptions, ks: Sequence[K] = ()) -> Resolved:
+def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: bool) -> None:
+    """Say that a draft length has no effect where nobody was asked to draft; nothing unless `shown`."""
+    from specdec_cli.ui.display import print_notice
+
+    if shown and k and models.drafter == NONE.name:
+        print_notice(sys.stderr, f"-k {k} has no effect: --drafter {NONE.name} drafts nothing", plain)
+
+
+def resolve(models: ModelOptions, ks: Sequence[K] = (), *, shown: bool = False, plain: bool = False) -> Resolved:
     """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
-    `--offline` holds from here on.
+    `--offline` holds from here on. With `shown` a person reads meanwhile that something is loaded.
     """
     forbid_network(models.offline)
     drafter = drafter_at(models.drafter, ks)
-    found = resolve_named(models.pair, models, here=drafter != NONE.name)
-    return replace(found, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
+    with resolving(models, shown=shown, plain=plain):
+        found = resolve_named(models.pair, models, here=drafter != NONE.name)
+    reason = "" if drafter == NONE.name else found.reason  # why it drafts as it does, and nobody is to draft
+    return replace(found, reason=reason, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
 
 
 def read_by_draft(pair: Pair, models: ModelOptions | ContenderOptions) -> Pair:
@@ -96,6 +106,20 @@ def forbid_network(offline: bool) -> None:
     """`--offline`: no library may open a connection. It has to be said before any of them is imported."""
     if offline:
         os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+@contextmanager
+def resolving(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> Iterator[None]:
+    """A line on a terminal, before the imports that take seconds: choosing a draft may read several tokenizers."""
+    from specdec_cli.ui.display import print_notice, status_line
+    from specdec_cli.ui.terminal import can_draw, is_terminal
+
+    words = f"loading {models.pair or models.target or 'a pair'}…"
+    with status_line(sys.stderr, shown and not plain) as say:
+        say(words)
+        if shown and is_terminal(sys.stderr) and (plain or not can_draw(sys.stderr)):
+            print_notice(sys.stderr, words, plain)
+        yield
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -21,6 +22,7 @@ from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, race, repla
 from specdec_cli.cli.help import prepare, untyped
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.request import nearest
 from specdec_cli.session.signals import ENDING, unwinding
 from specdec_cli.version import __version__
 
@@ -102,8 +104,9 @@ def fail(error: SpecdecError) -> int:
 def usage_error(error: TyperException) -> UsageError:
     """Typer's complaint in one line, and where the options of the command stand."""
     message = error.format_message() if hasattr(error, "format_message") else str(error)
-    if wrong := getattr(error.__cause__, "errors", None):  # pydantic's, which do not name the value
-        message += f": {wrong()[0]['input']}"
+    parameter: Any = getattr(error, "param", None)
+    if parameter is not None and (wrong := getattr(error.__cause__, "errors", None)):
+        return _wrong_value(parameter, str(wrong()[0]["input"]), str(wrong()[0]["type"]), sys.argv)
     context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
@@ -114,8 +117,59 @@ def usage_error(error: TyperException) -> UsageError:
     return UsageError(" ".join(message.split()), hint)
 
 
+# What a value of each type is, by the beginning of pydantic's name for the error, and one where there is no default.
+TYPES = {"int": ("a whole number", 4), "float": ("a number", 0.5), "bool": ("a yes or no", "1")}
+
+
+def _wrong_value(parameter: Any, value: str, kind: str, arguments: list[str]) -> UsageError:
+    """The complaint of a value that is not of its option's type, with the option as it was typed."""
+    spelled = [name for name in parameter.opts if any(a == name or a.startswith(f"{name}=") for a in arguments)]
+    option = [*spelled, *sorted(parameter.opts, key=len)][0]
+    what, usual = TYPES.get(kind.partition("_")[0], ("possible", ""))
+    default = parameter.default if isinstance(parameter.default, int | float) else usual
+    return UsageError(f"{option} {value} is not {what}", f"for example: {option} {default}")
+
+
+PREFIX = "SPECDEC_"
+# Variables that are no option's default.
+OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS"))
+
+
+def variables() -> dict[str, set[str]]:
+    """Every variable that is the default of an option -> the spellings of that option."""
+    found: dict[str, set[str]] = {}
+    left: list[Any] = [typer.main.get_command(app)]
+    while left:
+        command = left.pop()
+        left += getattr(command, "commands", {}).values()
+        for option in command.params:
+            if isinstance(option.envvar, str):
+                found.setdefault(option.envvar, set()).update(option.opts)
+    return found
+
+
+def warn_of_variables(known: Iterable[str]) -> None:
+    """A line on stderr for each variable that looks like one of ours, and is none."""
+    for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in {*known, *OTHERS}):
+        close = nearest(name.removeprefix(PREFIX), sorted(one.removeprefix(PREFIX) for one in {*known, *OTHERS}))
+        typer.echo(f"warning: no option reads {name}" + (f"; the nearest: {PREFIX}{close}" if close else ""), err=True)
+
+
+def by_variable(error: UsageError, known: dict[str, set[str]], arguments: list[str]) -> UsageError:
+    """`error`, naming the variable that gave the value where no argument did."""
+    typed = {argument.partition("=")[0] for argument in arguments}
+    for name, options in known.items():
+        begun = {f"{option} {os.environ.get(name, '')}".rstrip() for option in options}
+        if name in os.environ and not options & typed and error.message.startswith(tuple(begun)):
+            return UsageError(f"{name}={os.environ[name]}: {error.message}", error.hint)
+    return error
+
+
 def exit_code(arguments: list[str]) -> int:
     """Run one command line; every failure becomes two lines and an exit code."""
+    known = variables() if any(name.startswith(PREFIX) for name in os.environ) else {}
+    if not {"-q", "--quiet", "--json"} & set(arguments):
+        warn_of_variables(known)
     try:
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
@@ -127,7 +181,9 @@ def exit_code(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except TyperException as error:
-        return fail(usage_error(error))
+        return fail(by_variable(usage_error(error), known, arguments))
+    except UsageError as error:
+        return fail(by_variable(error, known, arguments))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         if isinstance(error, OSError):
             drop_unwritten()

@@ -215,6 +215,13 @@ class DisplayOptions:
         drawn = self.notices and not self.plain and self.panel is not False and can_draw(sys.stderr)
         return no_echo(sys.stdin if drawn else None)
 
+    def answer_press(self, presses: int) -> None:
+        """As `ui.suspension.answer_press`, on stderr."""
+        from specdec_cli.ui.suspension import answer_press
+        from specdec_cli.ui.terminal import can_draw
+
+        answer_press(presses, sys.stderr, self.plain or not can_draw(sys.stderr), not self.notices)
+
     def open(self, name: str) -> AbstractContextManager[Display]:
         """The display of one reply of the pair `name` on this process's streams.
 

@@ -232,8 +232,9 @@ def check(
     if json:
         print_json(sys.stdout, found.to_dict())
     else:
-        print_checks(sys.stdout, found)
-        print_verdict(sys.stdout, found)
+        first, last = (print_verdict, print_checks) if found.obstacles else (print_checks, print_verdict)
+        first(sys.stdout, found)
+        last(sys.stdout, found)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
 

@@ -7,6 +7,8 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Callable
+from typing import Any, TextIO
 
 from specdec_cli.errors import DoesNotFit, SpecdecError, reason
 from specdec_cli.ui.spelling import SPELLED
@@ -23,12 +25,27 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=SPELLED)
+    for name in ("write", "flush"):
+        setattr(sys.stderr, name, _never_failing(getattr(sys.stderr, name)))
 
 
-def drop_unwritten() -> None:
-    """What could not be written to stdout must not fail again when Python ends."""
+def _never_failing(act: Callable[..., Any]) -> Callable[..., Any]:
+    """`act` of stderr, which is lost where it fails: a full disk or a closed pipe there must not cost the answer."""
+
+    def lossy(*arguments: Any) -> Any:
+        try:
+            return act(*arguments)
+        except OSError:
+            drop_unwritten(sys.stderr)
+            return 0
+
+    return lossy
+
+
+def drop_unwritten(stream: TextIO | None = None) -> None:
+    """What could not be written to `stream` (None: stdout) must not fail again, not even when Python ends."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

@@ -16,12 +16,14 @@ from specdec_cli.cli.load import (
     introduce_demo,
     load_session,
     resolve,
+    warn_of_unused_k,
     without_reason,
 )
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, SamplingOptions, option
 from specdec_cli.cli.run import read_prompt
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Failure
+from specdec_cli.machine import warning_of_load
 from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
@@ -61,12 +63,13 @@ def race(
     asked = AnswerSettings.read(answer, sampling)
     files = tuple(export or ())
     require_writable("--export", files, (".svg", ".html"))
-    text = read_prompt(prompt)
-    found = without_reason(resolve(models))
+    text = read_prompt(prompt, command="specdec race")
+    shown = not (quiet or json)
+    warn_of_unused_k(models, asked.k, shown=shown, plain=plain)
+    found = without_reason(resolve(models, shown=shown, plain=plain))
+    doubt = warning_of_load(shown and sys.stderr.isatty())
     # Two lanes have caches of their own.
     reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
-    shown = not (quiet or json)
-
     session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
     from specdec_cli.race.events import RaceFinish
     from specdec_cli.race.race import RacePlan, same_text
@@ -89,6 +92,10 @@ def race(
             if events:  # a failure after the start is an event too
                 show(Failure(error.message, error.hint, error.exit_code))
             raise
+    if doubt:
+        from specdec_cli.ui.display import print_notice
+
+        print_notice(sys.stderr, doubt, plain)
     for file in files:
         write_export("--export", file, race_picture(events, file.suffix), shown=shown, plain=plain)
     finish = events[-1]

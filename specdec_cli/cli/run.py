@@ -13,7 +13,7 @@ import typer
 
 from specdec_cli import blas
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, resolve, without_reason
+from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, resolve, warn_of_unused_k, without_reason
 from specdec_cli.cli.options import (
     AnswerOptions,
     DisplayOptions,
@@ -26,6 +26,7 @@ from specdec_cli.cli.options import (
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.kinds import DEFAULT_DRAFTER, NONE
+from specdec_cli.machine import warning_of_load
 from specdec_cli.request import require_lookups
 from specdec_cli.session.signals import Interrupt
 
@@ -74,15 +75,17 @@ def run(
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
-    found = without_reason(resolve(models, asked.ks))
+    said = {"shown": display.notices, "plain": display.plain}
+    warn_of_unused_k(models, asked.k, **said)
+    found = without_reason(resolve(models, asked.ks, **said))
     if predicted and models.drafter is None and found.drafter != NONE.name:
         found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(found), predict=predicted)
     require_lookups(predicted, request.drafter, request.k)
+    doubt = warning_of_load(display.notices and sys.stderr.isatty())
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(found.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
-        said = {"shown": display.notices, "plain": display.plain}
         session = load_session(found, models, reserve_tokens=reserve_tokens, request=request, **said)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         introduce_demo(found.pair.name, **said)
@@ -90,26 +93,29 @@ def run(
             from specdec_cli.ui.display import print_notice
 
             print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", display.plain)
-        interrupt = stack.enter_context(Interrupt())
+        interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))
         stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
+    if doubt and finish.stats.get("estimated_speedup"):
+        from specdec_cli.ui.display import print_notice
+
+        print_notice(sys.stderr, doubt, display.plain)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
 
 
-def read_prompt(argument: str | None, file: Path | None = None) -> str:
-    """Piped stdin first, then the text of `file`, then PROMPT, on lines of their own.
+def read_prompt(argument: str | None, file: Path | None = None, command: str = "specdec run") -> str:
+    """Piped stdin first, then the text of `file`, then PROMPT, on lines of their own; the hints are for `command`.
 
     Raises: UsageError if nothing is there, or if what is there cannot be read as UTF-8.
     """
     watched = sys.stdin.isatty()
     if watched and argument is None and file is None:
-        hint = "specdec run 'Return the lines of a file.', or talk over many turns: specdec chat"
-        raise UsageError("there is no prompt", hint)
+        raise UsageError("there is no prompt", f"{command} 'Return the lines of a file.', or talk: specdec chat")
     piped = b"" if watched else sys.stdin.buffer.read()
     text = "\n".join(part for part in (_decoded(piped, "stdin", "FILE"), _file_text(file), argument or "") if part)
     if not text.strip():
-        raise UsageError("the prompt is empty: 0 characters", "give some: specdec run 'Return the lines of a file.'")
+        raise UsageError("the prompt is empty: 0 characters", f"give some: {command} 'Return the lines of a file.'")
     return text
 
 

@@ -209,7 +209,7 @@ def serve(
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)
-    found = without_reason(resolve(models, ks))
+    found = without_reason(resolve(models, ks, shown=not display.quiet, plain=display.plain))
     if config is not None:
         return print_config(config, found, access.host, access.port, key is not None, max_context, display.plain)
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ from specdec_cli.hub.cache import cache_folder, cached_models, require_hub_id, s
 from specdec_cli.hub.cached import PULL, SHIPPED, Problem, RemoteFile, locate
 from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
-from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes, verify
+from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes, silent, verify
 from specdec_cli.hub.heads import (
     RemoteHeader,
     head_bytes,
@@ -57,5 +57,6 @@ __all__ = [
     "resolve",
     "same_model",
     "settings",
+    "silent",
     "verify",
 ]

@@ -46,7 +46,7 @@ def removal(name: str, commit: str | None = None) -> Removal:
     folder = repository(name)
     with as_user_error(name):
         if not folder.is_dir():
-            raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs")
+            raise NotAvailable(f"{name} is not in the model cache {cache_folder()}", "specdec pairs lists all")
         cache, repo = _scan(name)
     revisions = repo.revisions if repo else frozenset()
     going = {revision for revision in revisions if commit in (None, revision.commit_hash)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import filecmp
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,9 @@ ASSISTANT = "assistant"
 # What a decoder puts in the place of bytes that form no character.
 UNREADABLE = "\ufffd"
 NOT_OF_TOKENIZER = ("config.json", "generation_config.json")
+# What transformers makes a tokenizer of, the likeliest first: files that are a whole one, then two that are together.
+WHOLE = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.txt", "*.vocab")
+IN_PARTS = ("vocab.json", "merges.txt")
 
 
 def unwatched(tokens: int) -> None:
@@ -64,17 +67,14 @@ class Tokenizer:
 
         Raises: NotAvailable if there is none or it cannot be read.
         """
-        ends = stop_ids(folder, name, config)
+        ends, file = stop_ids(folder, name, config), _main_file(folder, name)
 
         def refused(reason: str) -> SpecdecError:
-            reason = _damaged_file(folder) or reason
+            reason = _damaged_file(folder) or f"{file.name}: {reason}"
             return NotAvailable(f"the tokenizer of {name} cannot be read: {reason}", "download the model again")
 
         with untrusted(refused):
-            options = {"trust_remote_code": False, "config": _class_hints(folder, config)}
-            tokenizer = cls(load_tokenizer(folder, options, eos_token_ids=ends))
-            tokenizer.table()
-            return tokenizer
+            return _load(folder, _state(folder), _class_names(config), None if ends is None else tuple(ends))
 
     @classmethod
     def of(cls, model: Checkpoint) -> Tokenizer:
@@ -119,7 +119,9 @@ class Tokenizer:
     def _frame(self) -> tuple[list[int], list[int]]:
         """The special tokens before and behind every text."""
         whole, bare = list(self._inner.encode("a")), list(self._inner.encode("a", add_special_tokens=False))
-        at = next(i for i in range(len(whole)) if whole[i : i + len(bare)] == bare)
+        at = next((i for i in range(len(whole) + 1) if whole[i : i + len(bare)] == bare), None)
+        if at is None:
+            raise ValueError("the special tokens around a text change its own")
         return whole[:at], whole[at + len(bare) :]
 
     def encode_after(self, text: str, between: Between = unwatched) -> list[int]:
@@ -330,19 +332,58 @@ class TextStream:
         return text
 
 
-def _class_hints(folder: Path, config: Mapping[str, Any]) -> Any:
-    """What transformers chooses a tokenizer's class by: the model's type, and the class its configuration names.
+Names = tuple[tuple[str, str], ...]
 
-    transformers would read and check all of config.json for that, and refuses values that mlx-lm accepts.
-    """
+
+# Of a pair's two models: who chooses a draft has read what loading reads, and each reading parses megabytes of JSON.
+@lru_cache(maxsize=2)
+def _load(folder: Path, state: tuple[object, ...], names: Names, ends: tuple[int, ...] | None) -> Tokenizer:
+    """The tokenizer in `folder`, whose files are in `state`. Raises: ValueError, and whatever transformers does."""
+    options = {"trust_remote_code": False, "config": _class_hints(folder, names)}
+    tokenizer = Tokenizer(load_tokenizer(folder, options, eos_token_ids=None if ends is None else list(ends)))
+    special = {token for token, (_, special) in tokenizer.added_tokens().items() if special}
+    if not tokenizer.table().tokens.keys() - special:
+        raise ValueError("it has special tokens only, and none for a text")
+    tokenizer.continuation("a")
+    return tokenizer
+
+
+def _state(folder: Path) -> tuple[object, ...]:
+    """Of every file its name, size and date."""
+    status = {path.name: path.stat() for path in sorted(folder.iterdir())}
+    return tuple((name, found.st_size, found.st_mtime_ns) for name, found in status.items())
+
+
+def _class_names(config: Mapping[str, Any]) -> Names:
+    """What transformers chooses a tokenizer's class by: the model's type, and the class its configuration names."""
     kind = str(config.get("model_type", ""))
     if kind == "mistral" and "layer_types" in config:  # as its AutoConfig does
         kind = "ministral"
+    named = ((key, config[key]) for key in ("tokenizer_class", "model_name") if isinstance(config.get(key), str))
+    return (("model_type", kind), *named)
+
+
+def _class_hints(folder: Path, names: Names) -> Any:
+    """A configuration of `names` alone: transformers checks all of config.json, and refuses what mlx-lm accepts."""
+    kind = dict(names)["model_type"]
     known = CONFIG_MAPPING[kind] if kind in CONFIG_MAPPING else PreTrainedConfig  # noqa: SIM401 - its .get is empty
     hints = object.__new__(known)  # made without its values, it has none to refuse
-    named = {key: config[key] for key in ("tokenizer_class", "model_name") if isinstance(config.get(key), str)}
-    vars(hints).update(named, model_type=kind, _name_or_path=str(folder))
+    vars(hints).update(names, _name_or_path=str(folder))
     return hints
+
+
+def _main_file(folder: Path, name: str) -> Path:
+    """The file that the tokenizer is made of. Raises: NotAvailable, by name, if there is none, or an empty one."""
+    found = [path for pattern in WHOLE for path in sorted(folder.glob(pattern)) if path.is_file()]
+    parts = [folder / part for part in IN_PARTS]
+    found += parts if all(part.is_file() for part in parts) else []
+    if not found:
+        hint = "put the model's own tokenizer.json beside its config.json, or download the model again"
+        raise NotAvailable(f"no tokenizer in {name}: tokenizer.json is needed", hint)
+    if not found[0].stat().st_size:
+        message = f"the tokenizer of {name} cannot be read: {found[0].name} is empty (0 bytes)"
+        raise NotAvailable(message, "download the model again")
+    return found[0]
 
 
 def _files(folder: Path, *endings: str) -> dict[str, Path]:

@@ -28,7 +28,10 @@ _ALPHABET = _byte_alphabet()
 
 def byte_level(token: str) -> bytes:
     """Each character stands for a byte; a token with another character is its own UTF-8."""
-    return bytes(_ALPHABET[c] for c in token) if all(c in _ALPHABET for c in token) else token.encode()
+    try:
+        return bytes(map(_ALPHABET.__getitem__, token))
+    except KeyError:
+        return token.encode()
 
 
 def sentence_piece(token: str) -> bytes:

@@ -62,7 +62,7 @@ def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> l
     if head:
         return [*_target(target), *_chip(chip)]
     if draft is None:
-        return ["no draft: --drafter none decodes plainly"]
+        return ["no draft: the text itself drafts, --drafter ngram"]
     return [*_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
 
 

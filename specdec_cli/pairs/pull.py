@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -87,7 +87,7 @@ def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
         agree(missing)
         screen.line("completed files are kept if this is interrupted; the file in progress restarts")
     try:
-        with awake(), screen.progress(missing) as report:
+        with awake(), screen.progress(missing) if missing else nullcontext(hub.silent) as report:
             # Also where nothing is missing: another tool may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
                 hub.fetch(snapshot, _name_files(report, snapshot))
@@ -183,7 +183,9 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
         plans.append(PlannedRemoval(removal, _summary(removal, [u for u in users_of(model, known) if u != name])))
     if not plans:
         local = "its models are not the Hub's: shipped inside specdec, or folders of your own"
-        raise missing[0] if missing else NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs")
+        raise (
+            missing[0] if missing else NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs lists all")
+        )
     return plans
 
 

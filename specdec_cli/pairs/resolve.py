@@ -111,13 +111,13 @@ def compatible_draft(target_name: str, revision: str | None = None) -> str | Non
     from specdec_cli.models.tokenizer import Tokenizer
 
     target = read_checkpoint(hub.locate(target_name, revision), target_name)
-    table = Tokenizer.load(target.folder, target.name, target.config).table()
     for draft in _candidates(target)[:MOST_TRIED]:
+        tokenizer = Tokenizer.of(target)  # named each time, so that it stays among the two that are kept
         try:
-            other = Tokenizer.load(draft.folder, draft.name, draft.config).table()
+            other = tokenizer.or_of(target, draft)
         except SpecdecError:
             continue
-        if compare(table, other).status != "incompatible":
+        if compare(tokenizer.table(), other.table()).status != "incompatible":
             return draft.name
     return None
 

@@ -1,7 +1,7 @@
 """Signals as requests: one Ctrl-C ends the reply between two passes.
 
-The second Ctrl-C ends the program. In a chat only a second press within a second does: `Presses` counts them. Nothing
-interrupts the ending of the program.
+The second Ctrl-C of a reply ends the program, and at a chat's prompt one that follows another within a second, which
+`Presses` counts. Nothing interrupts the ending of the program.
 """
 
 from __future__ import annotations
@@ -36,27 +36,56 @@ class Presses:
         return before is not None and now - before <= TWICE_SECONDS
 
 
-class Interrupt:
-    """While active, the first SIGINT sets `requested`; the next for which `again()` holds raises KeyboardInterrupt."""
+# How long a reply may go on after a press of Ctrl-C before a person is answered; its passes hear no signal.
+PATIENCE_SECONDS = (0.3, 1.0)
 
-    def __init__(self, again: Callable[[], bool] = lambda: True) -> None:
-        self._again = again
+
+class Interrupt:
+    """While active, the first SIGINT sets `requested`, the next raises KeyboardInterrupt; each calls `pressed`.
+
+    `stuck(n)` is called by another thread where the reply still goes on some time after press n: while a pass is
+    computed, Python runs no handler.
+    """
+
+    def __init__(
+        self, pressed: Callable[[], object] = lambda: None, stuck: Callable[[int], None] | None = None
+    ) -> None:
+        self._tell, self._stuck = pressed, stuck
         self._pressed = False
+        self._ended = threading.Event()
 
     def requested(self) -> bool:
         return self._pressed
 
     def __enter__(self) -> Interrupt:
         self._before = signal.signal(signal.SIGINT, self._press)
+        if self._stuck:
+            reading, self._writing = os.pipe()
+            os.set_blocking(self._writing, False)
+            self._wakeup = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
+            threading.Thread(target=self._watch, args=(reading, self._stuck), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._stuck:
+            signal.set_wakeup_fd(self._wakeup)
+            os.close(self._writing)
         if signal.getsignal(signal.SIGINT) == self._press:  # else the program is ending
             signal.signal(signal.SIGINT, self._before)
 
+    def _watch(self, reading: int, stuck: Callable[[int], None]) -> None:
+        presses = 0
+        while number := os.read(reading, 1):  # as the interpreter wrote it, whatever the main thread is in
+            if number[0] == signal.SIGINT:
+                presses += 1
+                if not self._ended.wait(PATIENCE_SECONDS[min(presses, 2) - 1]):
+                    stuck(presses)
+        os.close(reading)
+
     def _press(self, number: int, frame: FrameType | None) -> None:
-        again = self._again()
-        if self._pressed and again:
+        self._tell()
+        if self._pressed:
             raise KeyboardInterrupt
         self._pressed = True
 

@@ -185,6 +185,12 @@ def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
     print_words(make_console(err, plain=plain), Text(safe(sentence), "dim"))
 
 
+def print_question(err: TextIO, question: str) -> None:
+    """One line, folded between words, behind which the answer is typed."""
+    print_words(make_console(err, plain=False), Text(safe(f"{question} ")), end="")
+    err.flush()
+
+
 def print_columns(out: TextIO, rows: Sequence[Sequence[str]], plain: bool = False) -> None:
     """Names, values and notes: a table on a terminal, tab-separated lines into a pipe."""
     if is_terminal(out):

@@ -6,6 +6,7 @@ A pipe gets a document as it is, a terminal rendered, filtered and paged.
 from __future__ import annotations
 
 import os
+import re
 from typing import ClassVar, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -47,6 +48,15 @@ def markdown(text: str, console: Console, keeps_lines: bool = False) -> Segments
             if part.type == "softbreak":
                 part.type = "hardbreak"
     return Segments([Segment(safe(part.text), part.style) for part in console.render(document) if not part.control])
+
+
+# A fence, an item of a list, a heading. One # before a line of text is a comment in half of all languages.
+BLOCKS = re.compile(r"^ {0,3}(?:```|~~~|[-*+] +\S|\d{1,9}[.)] +\S|#{2,6} +\S)|(?:\A|\n\n)# +\S.*(?:\n\n|\n?\Z)", re.M)
+
+
+def is_markdown(text: str) -> bool:
+    """Whether `text` has a block that only Markdown explains; single marks, as in `a * b`, tell nothing."""
+    return BLOCKS.search(text) is not None
 
 
 class _LeftHeading(Heading):

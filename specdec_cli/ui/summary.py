@@ -52,8 +52,9 @@ def summary(
     if forced := stats.get("accepted_by", {}).get(FORCED.name, 0):
         said.append((f"{count(forced, 'token')} forced by the shape", "dim"))
     if said and tells_read and prefill:
-        read = prefill.prompt_tokens - prefill.cached_tokens
-        said.append((f"read {read} of {count(prefill.prompt_tokens, 'token')}", "dim"))
+        read = f"prompt {count(prefill.prompt_tokens, 'token')}"
+        cached = f"{prefill.cached_tokens:,}".replace(",", " ")
+        said.append((f"{read}, {cached} from cache" if prefill.cached_tokens else read, "dim"))
     line = fitted(said, [*_cut(start, finish), *_unkept(start, finish)], width)
     return [*([line] if line else []), *(costs(start, stats, width) if verbose else [])]
 
@@ -82,12 +83,24 @@ def _cut(start: Start, finish: Finish) -> list[Words]:
 def reply_figures(stats: Mapping[str, Any]) -> list[Words]:
     """Tokens and passes, pace, what drafting gained over plain decoding, and how much of it was accepted."""
     tokens, gain = count(stats["emitted_tokens"], "token"), Gain.of_stats(stats)
-    said = [(f"{tokens} in {count(stats['target_passes'], 'pass')}", "dim"), (speed(stats["tokens_per_second"]), "dim")]
+    said = [(f"{tokens} in {count(stats['target_passes'], 'pass')}", "dim")]
+    if (rate := reliable_pace(stats)) is not None:
+        said.append((speed(rate), "dim"))
     if not stats["draft_n"]:
         why = reason(stats)
         return [*said, *([(why, "dim")] if why else [])]
     ratio = [(gain.sentence, verdict_style(gain.verdict))] if gain else []
     return [*said, *ratio, (f"accepted {percent(stats['draft_acceptance_rate'])} of drafted", "dim")]
+
+
+# Fewer are timed by chance.
+FEWEST_TIMED = 5
+
+
+def reliable_pace(stats: Mapping[str, Any]) -> float | None:
+    """Tokens a second, None of so few tokens that the figure would say nothing."""
+    rate: float | None = stats["tokens_per_second"]
+    return rate if stats["emitted_tokens"] >= FEWEST_TIMED else None
 
 
 def verdict_style(verdict: Verdict) -> str:

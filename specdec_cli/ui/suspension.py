@@ -15,6 +15,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any, Final, TextIO
 
+from specdec_cli.ui.terminal import is_terminal
+
 _PASTE_MARKED, _PASTE_BARE = "\x1b[?2004h", "\x1b[?2004l"
 _STANDARD: Final = (0, 1, 2)
 
@@ -80,6 +82,23 @@ def _resume(*_: object) -> None:
         one.resume()
 
 
+STOPPING: Final = "stopping after this piece; Ctrl-C again ends now"
+
+
+def answer_press(presses: int, err: TextIO, plain: bool, quiet: bool) -> None:
+    """To a person whose reply goes on after Ctrl-C: the first is answered, the next ends the program, terminal clean.
+
+    It may be called in any thread.
+    """
+    if presses > 1:
+        for one in reversed(held):
+            one.leave()
+        os._exit(130)
+    if not quiet and is_terminal(err):
+        with suppress(OSError, ValueError):
+            os.write(err.fileno(), (f"\n{STOPPING}\n" if plain else f"\r\x1b[2K{STOPPING}").encode())
+
+
 def may_draw() -> bool:
     """Whether the terminal is ours, all that Ctrl-Z interrupted being resumed: `fg` sends no signal after `bg`."""
     if _waiting:
@@ -142,8 +161,8 @@ def no_echo(keys: TextIO | None, kept_for: int | None = None) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, masked)
 
     with Suspension(lambda: set_up(before, _PASTE_BARE), lambda: set_up(silent, _PASTE_MARKED)):
-        set_up(silent, _PASTE_MARKED)
         try:
+            set_up(silent, _PASTE_MARKED)
             yield
         finally:
             set_up(before, _PASTE_BARE)

@@ -138,9 +138,9 @@ def make_console(stream: TextIO, *, plain: bool) -> Console:
     return console
 
 
-def print_words(console: Console, text: Text) -> None:
+def print_words(console: Console, text: Text, end: str = "\n") -> None:
     """On a terminal its rows break between words; elsewhere a line stays a line."""
-    console.print(text, soft_wrap=not is_terminal(console.file))
+    console.print(text, soft_wrap=not is_terminal(console.file), end=end)
 
 
 def is_terminal(stream: IO[str]) -> bool:

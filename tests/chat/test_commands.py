@@ -83,8 +83,8 @@ def test_stats_have_one_acceptance_rate_and_every_position():
         stats.rounds.fold(Round(0, "model", draft, accepted, 9, (*draft[:accepted], 9), 0.0, 0.1))
     rows = dict(stats_rows(stats))
     assert rows["tokens"] == "5 in 3 target passes, 1.67 a pass"
-    assert (rows["accepted"], rows["by position"]) == ("50 % of drafted", "1: 50 % 2: 50 %")
-    assert rows["prompts"] == "30 tokens, 10 of them read, the others were in the cache"
+    assert (rows["accepted"], rows["position"]) == ("50 % of drafted", "1: 50 % 2: 50 %")
+    assert rows["prompts"] == "30 tokens, 20 from cache"
 
 
 def test_the_settings_shown_are_those_in_effect(opened):

@@ -165,6 +165,47 @@ def test_keys_typed_amid_a_reply_wait_for_the_next_prompt_and_are_not_echoed_int
     assert chat.end()[0] == 0
 
 
+LINES = [f"x{number} = {number}" for number in range(200)]
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "bare"])
+@pytest.mark.parametrize("moment", ["started", "loading", "replying"])
+def test_a_paste_before_the_prompt_is_one_message_with_its_lines(tmp_path, endless, moment, marked):
+    """The bug: each line of a paste while the model loaded was sent as a message of its own: 200 answers."""
+    saved = tmp_path / "chat.jsonl"
+    chat = chat_on(tmp_path, "--target", endless, "--draft", endless, "-n", "100", "--save", str(saved))
+    if moment == "loading":
+        chat.wait(b"\x1b[?2004h")
+    elif moment == "replying":
+        chat.ready().type("hello" + ENTER)
+        chat.wait("accepted")
+    chat.type(PASTE.format("\r".join(LINES)) if marked else "\r".join(LINES))
+    chat.wait("x199 = 199").type(ENTER)
+    while not saved.exists() or "x199" not in saved.read_text():
+        assert chat._pump()
+    chat.ready().type(CTRL_D)
+    assert chat.end()[0] == 0
+    assert messages(saved)[-1].splitlines() == LINES and len(messages(saved)) == 1 + (moment == "replying")
+
+
+def test_ctrl_c_while_the_pair_loads_ends_with_130_and_gives_the_terminal_back(tmp_path, endless):
+    chat = chat_on(tmp_path, "--target", endless, "--draft", endless).wait(b"\x1b[?2004h")
+    chat.type(PASTE.format("a\rb") + CTRL_C)
+    code, text = chat.end()
+    assert (code, "Traceback" in text) == (130, False)
+    assert chat.raw.rfind(b"\x1b[?2004l") > chat.raw.rfind(b"\x1b[?2004h")
+
+
+def test_without_an_editor_a_paste_is_one_message_too(tmp_path):
+    saved = tmp_path / "chat.jsonl"
+    chat = chat_on(tmp_path, "--plain", "-n", "8", "--save", saved)
+    chat.type("\r".join(LINES[:50]) + ENTER)
+    chat.wait("stopped at --max-tokens 8")
+    chat.type(CTRL_D)
+    assert chat.end()[0] == 0
+    assert [message.splitlines() for message in messages(saved)] == [LINES[:50]]
+
+
 def test_copy_hands_the_answer_to_the_terminals_clipboard(tmp_path):
     saved = tmp_path / "chat.jsonl"
     chat = chat_on(tmp_path, "-n", "8", "--save", saved).ready()

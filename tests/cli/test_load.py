@@ -40,6 +40,21 @@ def test_a_pair_by_name_and_by_its_models(models):
         resolve_named("demo", models, here=True)
 
 
+@pytest.mark.parametrize(
+    ("term", "begins"), [("xterm", "\r\x1b[2Kloading ./nobody…\r\x1b[2K"), ("dumb", "loading ./nobody…\n")]
+)
+def test_a_terminal_says_what_is_loaded_before_the_pair_is_resolved(specdec, capsys, monkeypatch, term, begins):
+    """The bug: it came after seconds of imports, and of reading tokenizers to find a draft."""
+    monkeypatch.setenv("TERM", term)
+    for command in (["run", "-p", "./nobody", "hi"], ["audit", "-p", "./nobody"], ["bench", "-p", "./nobody"]):
+        with monkeypatch.context() as terminal:
+            terminal.setattr("specdec_cli.ui.terminal.is_terminal", lambda stream: True)
+            terminal.setattr("specdec_cli.ui.display.is_terminal", lambda stream: True)
+            _, out, err = specdec(*command)
+        assert out == "" and err.startswith(begins), err
+    assert specdec("run", "-p", "./nobody", "hi")[2].startswith("error:")  # no terminal, no word
+
+
 def test_how_much_the_draft_reads_is_the_options_else_the_pairs(models):
     assert resolve(models).pair.draft_context == 1024
     for value, meant in (("64", 64), ("full", "full")):

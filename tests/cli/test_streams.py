@@ -93,10 +93,19 @@ def test_where_the_locale_knows_ascii_alone_arguments_and_files_are_utf_8(tmp_pa
     """Arguments were refused as not UTF-8, whose bytes they were."""
     (tmp_path / "é日.txt").write_text("def é(日):")
     line = "specdec run --raw -q -n 8 -k 2 --temp 0 --stop '日本' --predict {0}/é日.txt --json 'def é(日😀):'"
-    here = [shell(line.format(tmp_path), tmp_path, **more) for more in ({}, ASCII)]
+    here = [shell(line.format(tmp_path), **more) for more in ({}, ASCII)]
     assert [done.returncode for done in here] == [0, 0], here[1].stderr
     starts, ends = ([json.loads(done.stdout.splitlines()[at]) for done in here] for at in (0, -1))
     assert starts[0] == starts[1] and ends[0]["tokens"] == ends[1]["tokens"]
-    assert shell("specdec run -p 'nöwhere' x", tmp_path, **ASCII).returncode == 3
-    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", tmp_path, **ASCII)
+    assert shell("specdec run -p 'nöwhere' x", **ASCII).returncode == 3
+    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", **ASCII)
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+def test_a_full_disk_under_stderr_costs_no_answer():
+    """The bug: an empty stdout and exit code 1."""
+    whole = shell("specdec run --raw -n 8 -k 0 'def f'")
+    full = shell("specdec run --raw -n 8 -k 0 'def f' 2>/dev/full")
+    assert whole.stdout and whole.stderr and (full.returncode, full.stdout) == (0, whole.stdout)
+    assert shell("specdec run -k zz hi 2>/dev/full").returncode == 2

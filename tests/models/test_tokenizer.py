@@ -160,13 +160,10 @@ def test_a_begin_token_is_added_where_the_model_wants_one(tmp_path):
     assert Tokenizer.load(folder, "m", TINY).encode("a")[0] == 1
 
 
-@pytest.mark.parametrize("content", [None, "{", '{"model": {"type": "riddle"}}'])
-def test_a_missing_or_damaged_tokenizer_is_not_available(tmp_path, content):
+@pytest.mark.parametrize("content", ["{", '{"model": {"type": "riddle"}}'])
+def test_a_damaged_tokenizer_is_not_available(tmp_path, content):
     folder = tiny_folder(tmp_path / "model")
-    path = folder / "tokenizer.json"
-    path.unlink()
-    if content is not None:
-        path.write_text(content)
+    (folder / "tokenizer.json").write_text(content)
     with pytest.raises(NotAvailable, match="the tokenizer of m cannot be read") as caught:
         Tokenizer.load(folder, "m", TINY)
     assert "\n" not in caught.value.message
@@ -182,7 +179,7 @@ def with_vocabulary(folder, **words):
 
 def test_two_strings_with_one_id_are_refused_by_name_whatever_the_order_of_a_hash(tmp_path):
     """Which of the two a reader took was chance, and so was the verdict of `check`."""
-    with pytest.raises(NotAvailable, match=r"the tokenizer of m cannot be read: id 50 is both '.*' and '.*'"):
+    with pytest.raises(NotAvailable, match=r"tokenizer of m cannot be read: tokenizer.json: id 50 is both '.*' and"):
         Tokenizer.load(with_vocabulary(tiny_folder(tmp_path / "m"), zz=50), "m", TINY)
 
 

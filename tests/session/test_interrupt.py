@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -39,6 +41,40 @@ def test_the_first_press_is_a_request_and_the_second_ends_the_program():
         assert interrupt.requested()
         with pytest.raises(KeyboardInterrupt):
             press()
+
+
+def test_the_second_press_of_a_reply_ends_it_however_long_the_first_has_waited():
+    """The bug: a pass longer than a second made both of two presses first ones, and a chat could not be left."""
+    clock = iter((0.0, 9.0))
+    presses = interrupt.Presses(lambda: next(clock))
+    with Interrupt(presses.again), pytest.raises(KeyboardInterrupt):
+        press()
+        press()
+
+
+def test_a_reply_that_goes_on_after_a_press_is_answered_by_another_thread(monkeypatch):
+    """The bug: while a piece of a long prompt was read, Ctrl-C showed nothing for a minute."""
+    monkeypatch.setattr(interrupt, "PATIENCE_SECONDS", (0.02, 0.02))
+    answered, twice = [], threading.Event()
+
+    def stuck(presses):
+        answered.append((presses, threading.current_thread() is threading.main_thread()))
+        twice.set() if presses > 1 else signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt), Interrupt(stuck=stuck):
+        press()
+        assert twice.wait(10)
+    assert answered[0] == (1, False) and len(answered) <= 2
+
+
+def test_a_reply_that_ends_at_once_is_not_spoken_to(monkeypatch):
+    monkeypatch.setattr(interrupt, "PATIENCE_SECONDS", (0.2, 0.2))
+    answered = []
+    with Interrupt(stuck=answered.append) as reply:
+        press()
+        assert reply.requested()
+    time.sleep(0.3)
+    assert not answered and signal.set_wakeup_fd(-1) == -1
 
 
 @pytest.mark.parametrize("number", ENDING[:2])

@@ -4,7 +4,8 @@ import io
 
 import pytest
 
-from specdec_cli.ui.markdown import WIDEST, markdown, print_document
+from specdec_cli.ui.chat.screen import ChatScreen
+from specdec_cli.ui.markdown import WIDEST, is_markdown, markdown, print_document
 from specdec_cli.ui.terminal import make_console
 
 HOSTILE = "# a\x1b]0;title\x07b\n\n`c\x9b2Jd` &#27;[2J &#x202e;\n"
@@ -48,3 +49,26 @@ def test_an_answer_keeps_its_lines_and_shows_where_its_links_lead():
     console = make_console(out, plain=True)
     console.print(markdown("one\ntwo [f](http://g)", console, keeps_lines=True))
     assert [line.rstrip() for line in out.getvalue().splitlines()] == ["one", "two f (http://g)"]
+
+
+CODE = "class A:\n    def __init__(self):\n        # the *first* one\n        self.a = 2 * 3 * 4\n"
+MARKDOWN = ["```py\nx\n```", "Two:\n\n- a\n- b", "1. one\n2. two", "## Why\nbecause", "# Why\n\nbecause", "# Why"]
+
+
+@pytest.mark.parametrize("text", MARKDOWN)
+def test_a_fence_a_list_or_a_heading_makes_a_text_markdown(text):
+    assert is_markdown(text)
+
+
+@pytest.mark.parametrize("text", [CODE, "# a comment\nx = 1\n", "a * b * c", "-1 and -2", "__all__ = []", "3.5 is"])
+def test_a_text_without_any_is_none(text):
+    assert not is_markdown(text)
+
+
+def test_an_answer_that_is_no_markdown_is_shown_as_it_is():
+    """`/show last`: `__init__(self)` became `init(self)`, and the indentation was gone."""
+    err = io.StringIO()
+    ChatScreen(io.StringIO(), err).markdown(CODE)
+    assert err.getvalue().rstrip("\n") == CODE.rstrip("\n")
+    ChatScreen(io.StringIO(), err).markdown("Use `a`:\n\n- **one**")
+    assert "**" not in err.getvalue()

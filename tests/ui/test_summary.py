@@ -135,7 +135,7 @@ def test_a_summary_says_what_the_shape_forced_and_what_the_answer_lacks():
     assert "incomplete" not in said
 
 
-def test_in_a_chat_it_says_how_much_of_the_prompt_was_read() -> None:
+def test_in_a_chat_it_says_how_long_the_prompt_was_and_how_much_of_it_was_in_the_cache() -> None:
     said = summary(START, finish(), None, Prefill(1234, 1200, 0.1), tells_read=True)[0].plain
-    assert said.endswith(" · read 34 of 1 234 tokens")
+    assert said.endswith(" · prompt 1 234 tokens, 1 200 from cache")
     assert "read" not in summary(START, finish(), 80, Prefill(1234, 1200, 0.1), tells_read=True)[0].plain

@@ -236,3 +236,30 @@ def test_without_a_terminal_nothing_is_done():
     with os.fdopen(read) as pipe, no_echo(pipe), no_echo(None), no_echo(io.StringIO()):
         pass
     os.close(write)
+
+
+# A pass as Python sees one: a call of minutes in which no handler runs, and other threads do.
+IN_A_PASS = """
+import hashlib, os, signal, sys, threading, time
+from specdec_cli.session.signals import Interrupt
+from specdec_cli.ui.suspension import Suspension, answer_press
+def press():
+    for _ in range(2):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+given_back = Suspension(lambda: os.write(1, b"given back"), lambda: None)
+with given_back, Interrupt(stuck=lambda presses: answer_press(presses, sys.stderr, True, False)):
+    threading.Thread(target=press, daemon=True).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_amid_a_long_pass_is_answered_at_once_and_a_second_one_ends_it_with_the_terminal_given_back():
+    """The bug: the first showed nothing for a minute, and two within one pass were one."""
+    master, slave = os.openpty()
+    done = subprocess.run([sys.executable, "-c", IN_A_PASS], stdout=subprocess.PIPE, stderr=slave, timeout=60)
+    os.close(slave)
+    assert (done.returncode, done.stdout) == (130, b"given back")
+    assert b"stopping after this piece; Ctrl-C again ends now" in os.read(master, 1000)
+    os.close(master)

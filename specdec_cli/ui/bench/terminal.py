@@ -181,6 +181,8 @@ def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
     answer = report.recommendation.answer
     better = "the better one; " if chosen else ""
     console.print(_labelled("result", better + sentences.conclusion(report), COLOURS[answer]))
+    if doubt := sentences.busy(report.result):
+        console.print(_labelled("but", doubt, "bold yellow"))
     if even := sentences.break_even(report):
         console.print(_labelled("break-even", even))
     if answer != "unknown":
@@ -226,10 +228,16 @@ def _figure(row: Row, value: Interval | None, digits: int) -> str:
     return "–" if value is None else f"{sentences.mark(row)}{value.mean:.{digits}f}"
 
 
+# The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
+NOISIEST = 10
+
+
 def _change(ratio: Interval | None) -> Text:
     """The second's speed against the first's; uncoloured where the interval includes no change."""
     if ratio is None:
         return Text("–")
+    if ratio.high > NOISIEST * ratio.low:
+        return Text("too noisy")
     low, mean, high = (100 * (value - 1) for value in (ratio.low, ratio.mean, ratio.high))
     colour = "green" if low > 0 else "red" if high < 0 else ""
     return Text(f"{mean:+.1f} % ({low:+.1f} to {high:+.1f})", colour)

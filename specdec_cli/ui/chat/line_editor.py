@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -19,10 +19,10 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input import Input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
-from specdec_cli.ui.suspension import no_echo
 from specdec_cli.ui.terminal import safe
 
 STYLE = Style.from_dict(
@@ -117,18 +117,18 @@ class LineEditor:
         self._given, self._refusal = safe(text), safe(refusal)  # either may come from a file
         # A press before the terminal gives keys would end prompt_toolkit amid the making of its loop.
         before = signal.signal(signal.SIGINT, _ignore)
+        marks = self._output.enable_bracketed_paste  # a paste amid the reply is one message, too
         try:
             return characters(self._session.prompt(default=self._given, handle_sigint=False))
         except SystemExit:  # a signal between its first frame and its first key ends prompt_toolkit without this
             self._session.app.renderer.reset()
+            marks = self._output.disable_bracketed_paste
             raise
         finally:
             if signal.getsignal(signal.SIGINT) is _ignore:  # else the program is ending
                 signal.signal(signal.SIGINT, before)
-
-    def no_echo(self) -> AbstractContextManager[None]:
-        """In this context keys are not echoed but kept for the next line; Ctrl-C still interrupts."""
-        return no_echo(sys.stdin, self._output.fileno())
+            marks()
+            self._output.flush()
 
     def _bottom(self) -> StyleAndTextTuples:
         if self._refusal and self._session.default_buffer.text == self._given:
@@ -140,6 +140,17 @@ def _ignore(*_: object) -> None:
     """A handler, as an editor that is started from here would inherit SIG_IGN."""
 
 
+def _more_follows(event: KeyPressEvent) -> bool:
+    """Whether more keys are there already: a paste that no terminal marked as one, such as before the chat began."""
+    if any(press.key != Keys.CPRResponse for press in event.key_processor.input_queue):
+        return True
+    if event.app.renderer.waiting_for_cpr:  # then what is there may be the terminal's answer
+        return False
+    with suppress(OSError, ValueError):
+        return bool(select.select([event.app.input.fileno()], [], [], 0)[0])
+    return False
+
+
 def _keys(is_open: Callable[[str], bool]) -> KeyBindings:
     bindings = KeyBindings()
 
@@ -148,7 +159,7 @@ def _keys(is_open: Callable[[str], bool]) -> KeyBindings:
         buffer = event.current_buffer
         if buffer.complete_state and buffer.complete_state.current_completion:
             buffer.complete_state = None
-        elif is_open(buffer.text):
+        elif is_open(buffer.text) or (_more_follows(event) and not buffer.text.startswith("/")):
             buffer.insert_text("\n")
         else:
             buffer.validate_and_handle()

@@ -21,7 +21,7 @@ from specdec_cli.format import count
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.thinking import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
-from specdec_cli.ui.markdown import markdown
+from specdec_cli.ui.markdown import is_markdown, markdown
 from specdec_cli.ui.summary import SEPARATOR, columns, summary
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe
 
@@ -72,8 +72,9 @@ class ChatScreen:
         self._console.print(columns(rows))
 
     def markdown(self, text: str) -> None:
-        """`text` as Markdown, its lines kept."""
-        self._console.print(markdown(text, self._console, keeps_lines=True))
+        """`text` as Markdown, its lines kept; what is none stays as it is: `__init__` is no bold `init`."""
+        shown = markdown(text, self._console, keeps_lines=True) if is_markdown(text) else Text(safe(text))
+        self._console.print(shown)
 
     def quote(self, text: str) -> None:
         """Foreign text verbatim, dim."""

@@ -6,13 +6,13 @@ from typing import Final
 
 from rich.text import Text
 
-from specdec_cli.format import count, percent, speed
+from specdec_cli.format import count, duration, percent, speed
 from specdec_cli.gain import unknown_words
 from specdec_cli.kinds import kind_of
 from specdec_cli.ui.panel import gauges
 from specdec_cli.ui.panel.rounds import STYLES, boxed, edge, labelled, own_token, round_rows, shortened, strip
 from specdec_cli.ui.panel.state import PanelState
-from specdec_cli.ui.summary import SEPARATOR, reason, verdict_style
+from specdec_cli.ui.summary import SEPARATOR, reason, reliable_pace, verdict_style
 from specdec_cli.ui.terminal import MUTED, safe
 
 WIDEST: Final = 120
@@ -71,7 +71,17 @@ def _waiting(state: PanelState) -> Text:
     if state.prefill is not None:
         return Text("read the prompt, first token…", "dim")
     read = f"{state.reading.read_tokens:,} of ".replace(",", " ") if state.reading else ""
-    return Text(f"reading the prompt, {read}{count(state.start.prompt_tokens, 'token')}…", "dim")
+    return Text(f"reading the prompt, {read}{count(state.start.prompt_tokens, 'token')}{_time_left(state)}…", "dim")
+
+
+def _time_left(state: PanelState) -> str:
+    """The share of the prompt that was read, for how long it has been, and how long the rest will take at that pace."""
+    spent = state.read_at - state.began
+    if state.reading is None or spent < 1 or not state.reading.read_tokens:
+        return ""
+    share = state.reading.read_tokens / state.reading.prompt_tokens
+    left = duration(round(spent / share - spent))
+    return f"{SEPARATOR}{percent(share)} in {duration(round(spent))}, about {left} left"
 
 
 def _name(state: PanelState) -> str:
@@ -144,7 +154,7 @@ def _line(state: PanelState, width: int) -> Text:
         return Text(shortened(_waiting(state).plain, width))
     rate = figures["draft_acceptance_rate"]
     accepted = [] if rate is None else [f"{percent(rate)} accepted"]
-    parts = [*_settings(state), _progress(state)[0], *accepted, speed(figures["tokens_per_second"])]
+    parts = [*_settings(state), _progress(state)[0], *accepted, speed(reliable_pace(figures))]
     verdict = _verdict(state)[0]
     for kept in (parts, parts[1:], parts[-2:], parts[-1:]):
         left = _titled(state, kept)

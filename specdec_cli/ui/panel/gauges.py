@@ -12,6 +12,7 @@ from specdec_cli.gain import Gain
 from specdec_cli.stats import ratio
 from specdec_cli.ui.panel.answer import GUESSED
 from specdec_cli.ui.panel.rounds import LABEL, labelled
+from specdec_cli.ui.summary import reliable_pace
 from specdec_cli.ui.terminal import MUTED
 
 LOSING: Final = "color(172)"
@@ -57,10 +58,10 @@ def bar(rate: float | None, gain: Gain | None, width: int) -> Text:
 def positions(
     figures: Mapping[str, Any],
     width: int,
-    label: str = "at place",
-    meaning: str = "place 1: the first token of a draft",
+    label: str = "position",
+    meaning: str = "position 1: the first token of a draft",
 ) -> Text:
-    """at place 1 ▇ 80   2 ▆ 69 %: accepted at each place of the draft; without figures where they do not fit."""
+    """position 1 ▇ 80   2 ▆ 69 %: accepted at each of the draft; without figures where they do not fit."""
     rates: Sequence[float] = figures["acceptance_per_position"]
     if not rates:
         return labelled("", Text(), Text(), width)
@@ -122,7 +123,7 @@ def _column(share: float, row: int) -> str:
 
 def pace(figures: Mapping[str, Any], gain: Gain | None, width: int) -> Text:
     """speed 134 tok/s, without drafting ≈ 96: and the share of the time that drafting took."""
-    measured = figures["tokens_per_second"]
+    measured = reliable_pace(figures)
     share = ratio(figures["draft_seconds"], figures["draft_seconds"] + figures["verify_seconds"])
     now = (speed(measured), "bold")
     told = gain if gain and gain.verdict != "cannot tell yet" else None

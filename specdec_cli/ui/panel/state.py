@@ -22,12 +22,15 @@ class PanelState:
 
     `recent` holds the newest rounds, newest last. `shown` is the one whose tokens are drawn: it stays for at least
     READABLE_SECONDS from `shown_at`, while others pass. `tokens_per_pass[n]` counts the passes that gave n tokens.
+    `began` and `read_at` are the seconds of the start, and of the last piece of the prompt that was read.
     `stats` is never mutated. `final` holds the figures of the finish event, which replace the running ones.
     """
 
     name: str = ""
     start: Start | None = None
+    began: float = 0.0
     reading: Reading | None = None
+    read_at: float = 0.0
     prefill: Prefill | None = None
     recent: tuple[RoundDone, ...] = ()
     shown: RoundDone | None = None
@@ -41,9 +44,9 @@ class PanelState:
         """The state after `event`, which came at `now` seconds; without a time every round is shown at once."""
         match event:
             case Start():
-                return PanelState(name=self.name, start=event)
+                return PanelState(name=self.name, start=event, began=now or 0.0)
             case Reading():
-                return replace(self, reading=event)
+                return replace(self, reading=event, read_at=now or 0.0)
             case Prefill():
                 return replace(self, prefill=event)
             case RoundDone():

@@ -148,7 +148,7 @@ def frame_rows(status: SchedulerStatus, name: str, url: str, width: int, height:
         *(boxed(row, width) for row in jobs),
         edge("├┤", [Text()], [Text(SEPARATOR.join(words for words in lost if words[0] != "0"), "dim")], width),
         boxed(sums, width),
-        boxed(gauges.positions(places, width - 4, "accepted", "by place in the draft"), width),
+        boxed(gauges.positions(places, width - 4, "accepted", "by position in the draft"), width),
         edge("├┤", [Text(kept, "dim")], [Text(used, "dim"), Text()], width),
         edge("╰╯", [Text(safe(status.warning), "yellow")], [Text("   ").join(legend), Text()], width),
     ]

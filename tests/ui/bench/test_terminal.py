@@ -1,6 +1,7 @@
 """The bench's tables, whole, at the widths people have."""
 
 import io
+import re
 from dataclasses import replace
 
 import pytest
@@ -60,6 +61,15 @@ def result():
 
 def test_the_whole_screen(result, monkeypatch):
     assert drawn(result, 80, monkeypatch) == GOLDEN_80
+
+
+@pytest.mark.parametrize(("before", "after", "busy"), [(14.5, 14.5, True), (1.0, 19.9, True), (14.0, 15.0, False)])
+def test_a_machine_with_more_to_do_than_cores_is_told_beside_the_result(result, monkeypatch, before, after, busy):
+    """It stood near the end, as figures. The bench itself uses all 14 cores, but no more."""
+    states = {"before": MachineState(load=before), "after": MachineState(load=after)}
+    rows = drawn(replace(result, environment=replace(result.environment, **states)), 80, monkeypatch).splitlines()
+    at = next(i for i, row in enumerate(rows) if row.startswith("result "))
+    assert ("other programs were running: repeat it when it is quiet" in rows[at + 1]) == busy
 
 
 @pytest.mark.parametrize("width", [60, 76, 120, 200])
@@ -123,3 +133,18 @@ def test_progress_into_a_file_is_a_line_a_phase():
         on_progress("measuring K 4 on chat: b", 0.2, 100.0)
         on_progress("measuring K 4 on code: c", 0.5, 60.0)
     assert err.getvalue() == "warming… 1:50 left\nmeasuring… 1:40 left\n"
+
+
+def test_a_comparison_shows_k_as_typed_and_no_interval_that_says_nothing(result):
+    """`ks (0, 1, 2, … 'auto')  (2,)` and `-16.7 % (-99.5 to +14079.6)`."""
+    some = replace(result, settings=replace(result.settings, ks=(0, 2, 3, 4, 6, "auto")))
+    slowed = [replace(s, decode_seconds=s.decode_seconds * (1 + 99 * (i % 2))) for i, s in enumerate(some.samples)]
+    noisy = replace(some, samples=slowed)
+    out = io.StringIO()
+    print_comparison(out, compare(result, noisy), ("one.json", "other.json"))
+    text = out.getvalue()
+    assert "0-8,auto" in text and "0,2-4,6,auto" in text and "(0, 1" not in text
+    assert "too noisy" in text and not re.search(r"\+\d{4,}", text)
+    calm = io.StringIO()
+    print_comparison(calm, compare(result, some), ("one.json", "other.json"))
+    assert "too noisy" not in calm.getvalue()

@@ -48,6 +48,8 @@ def typed(keys, text="", history=None):
         ("\x1b[200~a\rb\nc\r\n\x1b[201~\r", "a\nb\nc\n"),
         ('"""a\rb\r"""\r', '"""a\nb\n"""'),
         ('say """ twice\r', 'say """ twice'),
+        ("a\rb\nc\r", "a\nb\nc"),  # more is there with Enter: a paste that nobody marked
+        ("/k 4\rhello\r", "/k 4"),  # a command is a line, typed ahead or not
         ("wide 日本 🙂\x7f!\r", "wide 日本 !"),
     ],
 )

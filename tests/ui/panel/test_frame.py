@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
-from specdec_cli.events import Finish, RoundDone
+from specdec_cli.events import Finish, Reading, RoundDone
 from specdec_cli.gain import Gain
 from specdec_cli.kinds import FORCED
 from specdec_cli.stats import Stats
@@ -34,7 +35,7 @@ RUNNING_80 = """\
 │ rounds   – 1   ✓✓✓✓ 5   ✓✓✗ 3  ▸✓✓✓✗ 4                   tokens per pass 3.2 │
 ├──────────────────────────────────────────────────────────────────────────────┤
 │ accepted ━━━━━━━╋━━━━━━━━─────   75 % of drafted  ╋ pays from ≈ 35 % (30–42) │
-│ at place 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                               │
+│ position 1 █ 100   2 █ 100   3 ▆ 67   4 ▃ 33 %                               │
 │ speed    348 tok/s, without drafting ≈ 248      draft takes 14 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
@@ -46,7 +47,7 @@ ENDED_80 = """\
 │ gave     1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %         tokens per pass │
 ├──────────────────────────────────────────────────────────────────────────────┤
 │ accepted ━━━━━━━╋━━━━━╸───────   64 % of drafted  ╋ pays from ≈ 35 % (30–42) │
-│ at place 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
+│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
 │ speed    283 tok/s, without drafting ≈ 202      draft takes 15 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯"""
 
@@ -158,6 +159,20 @@ def test_several_drafters_are_named_round_by_round_and_a_lookup_in_the_title() -
     rows = render(folded((done,), replace(START, drafter="ngram")), 80, 24).plain.splitlines()
     assert rows[0].startswith("╭─ demo · ngram · K 4 · round 4 ─")
     assert rows[1].endswith("  1 of 1 accepted │")
+
+
+@pytest.mark.parametrize(
+    ("read", "seconds", "told"),
+    [
+        (617, 12.0, "617 of 1 234 tokens · 50 % in 12 s, about 12 s left…"),
+        (123, 30.0, "123 of 1 234 tokens · 10 % in 30 s, about 5 min left…"),
+        (617, 0.2, "617 of 1 234 tokens…"),
+    ],
+)
+def test_while_a_prompt_is_read_its_share_the_time_and_the_time_left_are_told(read, seconds, told):
+    """`512 of 5 010 tokens` stood still for minutes, with no word on how many."""
+    state = PanelState().apply(START, 100.0).apply(Reading("target", read, 1234), 100.0 + seconds)
+    assert render(state, 80, 24, small=True).plain == f"reading the prompt, {told}"
 
 
 def test_a_small_panel_is_one_line() -> None:

@@ -29,7 +29,7 @@ def read_lines(path):
 │ gave     1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %         tokens per pass │
 ├──────────────────────────────────────────────────────────────────────────────┤
 │ accepted ━━━━━━━╋━━━━━╸───────   64 % of drafted  ╋ pays from ≈ 35 % (30–42) │
-│ at place 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
+│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
 │ speed    283 tok/s, without drafting ≈ 83       draft takes 15 % of the time │
 ╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯""".splitlines()
 
