@@ -132,7 +132,7 @@ def _wrong_value(parameter: Any, value: str, kind: str, arguments: list[str]) ->
 
 PREFIX = "SPECDEC_"
 # Variables that are no option's default.
-OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS"))
+OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS", "WIRE"))
 
 
 def variables() -> dict[str, set[str]]:

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from specdec_cli.cli import main
 from specdec_cli.cli.command import LAST, grouped
-from specdec_cli.cli.main import app
 from specdec_cli.cli.options import (
     ADVANCED,
     AnswerOptions,
@@ -27,8 +27,6 @@ from specdec_cli.request import BOUNDS, flag
 PACKAGE = Path(__file__).parents[2] / "specdec_cli"
 GROUPS = (PairOptions, ModelOptions, AnswerOptions, DisplayOptions, SamplingOptions, ShapeOptions)
 FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
-# Variables read outside the options; every other one sets the default of an option.
-OTHERS = {"SPECDEC_API_KEY", "SPECDEC_BLAS", "SPECDEC_DEBUG", "SPECDEC_MODELS", "SPECDEC_WIRE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
     ("name", "max_tokens"), [("run", 512), ("chat", 2048), ("audit", 64), ("bench", None), ("check", None)]
 )
 def test_every_command_keeps_its_own_defaults(name, max_tokens):
-    options = {parameter.name: parameter for parameter in typer.main.get_command(app).commands[name].params}
+    options = {parameter.name: parameter for parameter in typer.main.get_command(main.app).commands[name].params}
     assert {"target", "draft", "target_revision", "draft_revision", "offline"} <= options.keys()
     assert max_tokens is None or options["max_tokens"].default == max_tokens
 
@@ -105,7 +103,8 @@ def variables(command):
 
 def test_every_variable_that_the_code_reads_is_in_the_documents_table_and_no_other():
     table = re.findall(r"^\| `(SPECDEC_\w+)` \|", (PACKAGE / "docs/environment.md").read_text("utf-8"), re.M)
-    known = {*OTHERS, *variables(typer.main.get_command(app))}
+    known = {*main.OTHERS, *variables(typer.main.get_command(main.app))}
+    assert known == {*main.OTHERS, *main.variables()}  # of which none gets a warning
     assert sorted(table) == sorted(known)
     source = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
     assert {"SPECDEC_" + name for name in re.findall(r'\benv="([A-Z_]+)"', source)} <= known
