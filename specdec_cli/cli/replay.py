@@ -87,7 +87,7 @@ def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     with ExitStack() as stack:
-        screen = open_display(sys.stdout, sys.stderr, look, name, stepped=step)
+        screen = open_display(sys.stdout, sys.stderr, look, name)
         interrupt = stack.enter_context(Interrupt())
         watched = sys.stdout.isatty() or sys.stderr.isatty()
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
