@@ -31,13 +31,18 @@ class RoundLines:
             self._rows = RoundRows(event, cut=False)
         elif isinstance(event, RoundDone):
             self._waiting.append(self._rows.row(event))
+        self.flush()
+
+    def flush(self) -> None:
+        """Prints the lines that wait, if `free`."""
         if self._free():
-            self.close()
+            lines, self._waiting = self._waiting, []
+            print_lines(self._console, lines, None)
 
     def close(self) -> None:
-        """The lines that wait."""
-        lines, self._waiting = self._waiting, []
-        print_lines(self._console, lines, None)
+        """As `flush`; a closed stream is ignored."""
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
 
 
 class PlainDisplay:
@@ -95,18 +100,27 @@ class PlainDisplay:
 
     def _write(self, text: str, ends: bool = False) -> None:
         if self._rejected is None:
-            self._answer.write(text)
+            self._say(text)
             return
         for token in [*self._tokens.feed(text), *(self._tokens.rest() if ends else ())]:
             if token.said:
-                self._answer.write(token.piece)
+                self._say(token.piece)
             elif token.fate is Fate.REJECTED:
                 self._answer.insert(self._rejected(token.piece))
+
+    def _say(self, text: str) -> None:
+        """Rounds' lines that wait for the end of the answer's line go to where `text` ends it."""
+        ended = text.rfind("\n") + 1
+        if self._lines and ended:
+            self._answer.write(text[:ended])
+            self._lines.flush()
+            text = text[ended:]
+        self._answer.write(text)
 
     def _end(self) -> None:
         self._answer.end()
         if self._lines:
-            self._lines.close()
+            self._lines.flush()
 
 
 def struck(piece: str) -> str:

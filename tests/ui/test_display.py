@@ -241,6 +241,19 @@ def test_on_one_terminal_a_round_s_line_cuts_none_of_the_answer_s(terminal: Term
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"show_rejected": True, "colour_answer": False}])
+def test_a_round_s_line_comes_with_the_end_of_the_answer_s_line_and_not_with_the_end_of_the_answer(
+    terminal: Terminal, options: dict
+) -> None:
+    """The bug: where rounds end amid a line, as after an indent, every line waited for the end."""
+    with open_display(terminal.out, terminal.err, Look(panel=False, rounds=True, **options), "demo") as display:
+        for event in (START, drafted(0, [], 0, "def f():"), drafted(1, ["\n    ", "if"], 1, "x"), ROUNDS[4]):
+            display.handle(event)
+        shown = [line.split()[0] for line in terminal.lines()]
+    assert shown == ["1", "def", "2", "x" if not options else "[-if-]x"]
+
+
+@pytest.mark.slow
 def test_at_113_rounds_a_second_every_round_is_above_the_panel_whole_and_once(
     terminal: Terminal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
