@@ -1,61 +1,64 @@
-"""Draws the README's picture from a real run.
+"""Draws the documents' pictures from real runs of the demo pair: python tests/tools/draw_pictures.py
 
-`specdec run … --trace T`, then `python tests/tools/draw_panel.py T specdec_cli/docs/panel.svg`. The picture is half a
-reply: the panel as it is while the answer comes. `--ended` draws its end instead.
+panel.svg is half a reply, as its terminal shows it amid the answer; race.svg is a whole race. Their speeds are those of
+the machine that draws them: take a quiet one. `--trace FILE` draws the panel of a reply that was recorded before.
 """
 
 import argparse
-import json
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 
 from rich.text import Text
 
-from specdec_cli.events import Finish, RoundDone, Start, from_dict
-from specdec_cli.fates import FateStream
+from specdec_cli.events import RoundDone
+from specdec_cli.fates import TokenStream
+from specdec_cli.trace import Reply, read_trace
 from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
-from specdec_cli.ui.summary import summary
 
+DOCUMENTS = Path(__file__).parents[2] / "specdec_cli/docs"
+ASKED = ("--raw", "-n", "100", "def parse_date(text):")
 WIDTH = 80
+
+
+def specdec(*words: object) -> None:
+    subprocess.run([sys.executable, "-m", "specdec_cli", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
+
+
+def panel(reply: Reply) -> str:
+    """The answer and the panel at the reply's middle."""
+    state, stream, answer = PanelState(name="demo"), TokenStream(), Text()
+    rounds = [event for event in reply.events() if isinstance(event, RoundDone)]
+    for event in reply.events():
+        state = state.apply(event)
+        if isinstance(event, RoundDone):
+            stream.expect(event)
+            for token in filter(lambda token: token.said, stream.feed(event.text)):
+                answer.append(token.piece, ANSWER_STYLES[token.fate] if state.stats.draft_n else "")
+            if event is rounds[len(rounds) // 2]:
+                break
+    console = recorder(WIDTH)
+    console.print(Text(f"$ specdec run {' '.join(ASKED[:-1])} '{ASKED[-1]}'", style="dim"))
+    answer.rstrip()
+    console.print(answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :])
+    console.print(render(state, WIDTH, 40))
+    return export_recorded(console, ".svg", "specdec")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("trace", type=Path)
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--prompt", default="def parse_date(text):")
-    parser.add_argument("--round", type=int, help="the last round drawn, counted from 1; the middle one")
-    parser.add_argument("--ended", action="store_true")
+    parser.add_argument("--trace", type=Path)
     asked = parser.parse_args()
-    events = [from_dict(json.loads(line)) for line in asked.trace.read_text().splitlines()]
-    rounds = [event for event in events if isinstance(event, RoundDone)]
-    last = rounds[-1 if asked.ended else (asked.round or len(rounds) // 2) - 1]
-    state, stream, answer, end = PanelState(name="demo"), FateStream(), Text(), None
-    for event in events:
-        state = state.apply(event)
-        if isinstance(event, Start):
-            start = event
-        if isinstance(event, RoundDone):
-            spans = stream.round(event)
-        elif isinstance(event, Finish):
-            spans, end = stream.tail(event.text_tail), event
-        else:
-            continue
-        for fate, text in spans:
-            answer.append(text, fate and ANSWER_STYLES[fate])
-        if event is last and not asked.ended:
-            break
-    console = recorder(WIDTH)
-    console.print(Text(f"$ specdec run --raw -n {start.max_tokens} '{asked.prompt}'", style="dim"))
-    answer.rstrip()
-    console.print(answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :])
-    console.print(render(state, WIDTH, 40))
-    if end:
-        for line in summary(start, end, WIDTH, below_panel=True):
-            console.print(line)
-    asked.picture.write_text(export_recorded(console, ".svg", "specdec"))
+    with tempfile.TemporaryDirectory() as folder:
+        trace = asked.trace or Path(folder) / "answer.jsonl"
+        if asked.trace is None:
+            specdec("run", "-q", "--trace", trace, *ASKED)
+            specdec("race", "-q", "--export", DOCUMENTS / "race.svg", *ASKED)
+        (DOCUMENTS / "panel.svg").write_text(panel(read_trace(trace).replies[0]))
 
 
 main()
