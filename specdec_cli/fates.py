@@ -119,32 +119,6 @@ def fates(done: RoundDone) -> Iterator[Judged]:
         yield Judged(own if judged.draft else Fate.PLAIN, done.next_piece, True)
 
 
-Span = tuple[Fate | None, str]
-"""Text, and the fate of the token that it is from; None where no token explains it."""
-
-
-class FateStream:
-    """The fates of a reply's text as it comes. Law: the spans of a round, joined, are its text.
-
-    Text before the first draft has none: a reply that never drafts has nothing to tell apart.
-    """
-
-    def __init__(self) -> None:
-        self._alignment: Alignment[Fate | None] = Alignment()
-        self._drafted = False
-
-    def round(self, done: RoundDone) -> list[Span]:
-        """The round's text, which may belong to tokens of earlier rounds: some of it was held back."""
-        self._drafted = self._drafted or bool(done.round.draft)
-        said = [token for token in fates(done) if token.said]
-        self._alignment.expect((token.fate if self._drafted else None, token.piece) for token in said)
-        return self._alignment.feed(done.text)
-
-    def tail(self, text: str) -> list[Span]:
-        """The text that was held back until the end."""
-        return self._alignment.feed(text)
-
-
 class TokenStream:
     """Every token of a reply as its text comes, unsaid ones where they were proposed.
 

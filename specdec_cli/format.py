@@ -34,6 +34,13 @@ def size(count_bytes: int | None) -> str:
     return f"{count_bytes / 1e3:.0f} kB" if count_bytes >= 999.5 else f"{count_bytes} B"
 
 
+def elapsed(seconds: float) -> str:
+    """0.0114 -> "11 ms", 0.0021 -> "2.1 ms", 1.24 -> "1.2 s"."""
+    if seconds >= 0.9995:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.{1 if seconds < 0.00995 else 0}f} ms"
+
+
 def duration(seconds: int) -> str:
     """17 -> "17 s", 5400 -> "90 min", 2e5 -> "56 h", 1e9 -> "32 years"."""
     for unit, length in (("s", 1), ("min", 60), ("h", 3600), ("days", 86400)):

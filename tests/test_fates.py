@@ -1,14 +1,14 @@
 """The fate of each token of a round, and of every printed character of a reply."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.ui_script import drafted
-from specdec_cli.events import RoundDone
-from specdec_cli.fates import Alignment, Fate, FateStream, TokenStream, fates
+from specdec_cli.fates import Alignment, TokenStream, fates
 
 
 @pytest.mark.parametrize(
@@ -32,22 +32,19 @@ def test_an_accepted_stop_token_leaves_no_token_of_the_targets_own():
     assert [token.fate.value for token in fates(stopped)] == ["accepted", "accepted", "rejected"]
 
 
-def spans(rounds, tail=""):
-    """(fate, text) of the whole reply, without empty shares."""
-    stream = FateStream()
-    found = [span for done in rounds for span in stream.round(done)] + stream.tail(tail)
-    return [(fate and fate.value, text) for fate, text in found if text]
-
-
-def with_text(done: RoundDone, text: str) -> RoundDone:
-    return replace(done, text=text)
+def fed(rounds, *texts):
+    """The tokens of the whole reply, as its text comes: one text a round, and the tail."""
+    stream, found = TokenStream(), []
+    for done, text in zip(rounds, texts, strict=False):
+        stream.expect(done)
+        found += stream.feed(text)
+    return [*found, *stream.feed("".join(texts[len(rounds) :])), *stream.rest()]
 
 
 def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_later_round():
     """The stop string "path)x" holds "path)" back, over the end of the round and in the middle of a token."""
-    first = with_text(drafted(1, ["open", "(pa"], 2, "th"), "open(")
-    second = with_text(drafted(2, [")", " as"], 1, " if"), "path) if")
-    assert spans([first, second]) == [
+    rounds = [drafted(1, ["open", "(pa"], 2, "th"), drafted(2, [")", " as"], 1, " if")]
+    assert [(token.fate.value, token.piece) for token in fed(rounds, "open(", "path) if") if token.said] == [
         ("accepted", "open"),
         ("accepted", "("),
         ("accepted", "pa"),
@@ -64,41 +61,22 @@ PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4)
 @given(st.data())
 def test_exact_fates_however_much_text_was_held_back(data):
     """Every character knows its token: the text is cut into rounds at random places behind the tokens."""
-    rounds, truth, text, shown, drafted_yet = [], [], "", 0, False
+    rounds, cuts, truth, text = [], [0], [], ""
     for index in range(data.draw(st.integers(1, 5))):
         pieces = data.draw(PIECES)
         done = drafted(index, pieces, data.draw(st.integers(0, len(pieces))), data.draw(PIECES.filter(bool))[0])
-        drafted_yet = drafted_yet or bool(pieces)
-        for token in fates(done):
-            if token.said:
-                truth += [token.fate if drafted_yet else None] * len(token.piece)
-                text += token.piece
-        cut = data.draw(st.integers(shown, len(text)))
-        rounds.append(replace(done, text=text[shown:cut]))
-        shown = cut
-    stream = FateStream()
-    found = [span for done in rounds for span in stream.round(done)] + stream.tail(text[shown:])
-    assert [fate for fate, share in found for _ in share] == truth
-
-
-@settings(max_examples=40)
-@given(st.lists(st.tuples(PIECES, st.text(st.sampled_from("ab \ufffd日é"), max_size=6)), max_size=5))
-def test_the_spans_join_to_the_text_whatever_the_pieces_are(parts):
-    stream = FateStream()
-    for index, (pieces, text) in enumerate(parts):
-        spans = stream.round(replace(drafted(index, pieces, len(pieces), ""), text=text))
-        assert "".join(share for _, share in spans) == text
-        assert all(fate is None or isinstance(fate, Fate) for fate, _ in spans)
+        said = [token for token in fates(done) if token.said]
+        truth += [token.fate for token in said for _ in token.piece]
+        text += "".join(token.piece for token in said)
+        rounds.append(done)
+        cuts.append(data.draw(st.integers(cuts[-1], len(text))))
+    found = fed(rounds, *(text[start:end] for start, end in pairwise([*cuts, len(text)])))
+    assert [token.fate for token in found if token.said for _ in token.piece] == truth
 
 
 def tokens(rounds, tail=""):
     """(fate, piece) of every token of the reply, as they come."""
-    stream = TokenStream()
-    found = []
-    for done in rounds:
-        stream.expect(done)
-        found += stream.feed(done.text)
-    return [(token.fate.value, token.piece) for token in [*found, *stream.feed(tail), *stream.rest()]]
+    return [(token.fate.value, token.piece) for token in fed(rounds, *(done.text for done in rounds), tail)]
 
 
 def test_what_was_drafted_and_not_said_stands_where_it_was_proposed():

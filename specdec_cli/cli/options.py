@@ -85,6 +85,8 @@ SIZES = "The panel: full, or small (one line)."
 GRAMMAR = "The answer is of this grammar, in llguidance's Lark."
 LOOPS = "Stop when the last N tokens repeat one phrase; 0 goes on."
 COLOURS = "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber."
+EVERY_ROUND = "Every round as a line on stderr: what was drafted, accepted, rejected and written instead."
+STRUCK = "Strike rejected words through in the answer, on a terminal; [-so-] without colour."
 SAME_SEED = "Same seed, same text up to rounding, for every K and drafter (rule coupled)."
 *FIRST_RULES, LAST_RULE = RULES
 WHICH_RULE = f"Above temperature 0: {', '.join(FIRST_RULES)} or {LAST_RULE}; auto is coupled under --seed, else block."
@@ -127,6 +129,8 @@ PanelSize = Annotated[
     str, advanced("--panel-size", "NAME", "PANEL_SIZE", SIZES, callback=one_name("--panel-size", PANEL_SIZES))
 ]
 ColourAnswer = Annotated[bool, advanced("--colour-answer/--no-colour-answer", "", "COLOUR_ANSWER", COLOURS)]
+Rounds = Annotated[bool, advanced("--rounds", "", "ROUNDS", EVERY_ROUND)]
+ShowRejected = Annotated[bool, advanced("--show-rejected", "", "SHOW_REJECTED", STRUCK)]
 Quiet = Annotated[bool, usual("--quiet -q", "", "", "The answer only: no panel, no summary.")]
 Plain = Annotated[bool, advanced("--plain", "", "PLAIN", "No control codes at all.")]
 Offline = Annotated[bool, advanced("--offline", "", "OFFLINE", "No network call at all.")]
@@ -190,6 +194,8 @@ class DisplayOptions:
     panel: Panel = None
     panel_size: PanelSize = FULL
     colour_answer: ColourAnswer = True
+    rounds: Rounds = False
+    show_rejected: ShowRejected = False
     quiet: Quiet = False
     verbose: Annotated[bool, advanced("--verbose -v", "", "", COST)] = False
     plain: Plain = False

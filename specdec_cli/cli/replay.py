@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from specdec_cli.cli.export import write_export
-from specdec_cli.cli.options import FULL, ColourAnswer, Panel, PanelSize, Plain, Quiet
+from specdec_cli.cli.options import FULL, ColourAnswer, Panel, PanelSize, Plain, Quiet, Rounds, ShowRejected
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 
@@ -50,6 +50,8 @@ def replay(
     panel: Panel = None,
     panel_size: PanelSize = FULL,
     colour_answer: ColourAnswer = True,
+    rounds: Rounds = False,
+    show_rejected: ShowRejected = False,
     quiet: Quiet = False,
     plain: Plain = False,
 ) -> None:
@@ -67,7 +69,15 @@ def replay(
     if svg is None and html is None:
         from specdec_cli.ui.display import Look
 
-        look = Look(panel=panel, panel_size=panel_size, colour_answer=colour_answer, quiet=quiet, plain=plain)
+        look = Look(
+            panel=panel,
+            panel_size=panel_size,
+            colour_answer=colour_answer,
+            rounds=rounds,
+            show_rejected=show_rejected,
+            quiet=quiet,
+            plain=plain,
+        )
         finished = _play(trace, speed, step, look)
     for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
         if target is not None:
@@ -87,7 +97,7 @@ def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     with ExitStack() as stack:
-        screen = open_display(sys.stdout, sys.stderr, look, name, stepped=step)
+        screen = open_display(sys.stdout, sys.stderr, look, name)
         interrupt = stack.enter_context(Interrupt())
         watched = sys.stdout.isatty() or sys.stderr.isatty()
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)

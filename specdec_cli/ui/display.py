@@ -17,10 +17,11 @@ from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, to_dict
 from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.live import PanelDisplay
-from specdec_cli.ui.plain import AnswerWriter, PlainDisplay
+from specdec_cli.ui.plain import PlainDisplay, RoundLines, bracketed, struck
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import Closing, ErrorLike, columns, error_lines, summary
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe
+from specdec_cli.ui.writer import AnswerWriter
 
 _ERASE_LINE = "\r\x1b[2K"
 
@@ -43,6 +44,8 @@ class Look:
     panel: bool | None = None
     panel_size: str = "full"
     colour_answer: bool = True
+    rounds: bool = False
+    show_rejected: bool = False
     quiet: bool = False
     verbose: bool = False
     plain: bool = False
@@ -120,7 +123,6 @@ def display_of(
     *,
     name: str,
     closing: Closing,
-    stepped: bool = False,
     stays: bool = True,
     make_rows: Callable[[], AnswerRows] = AnswerRows,
     answer: AnswerWriter | None = None,
@@ -130,23 +132,32 @@ def display_of(
     `answer` writes the answer where there is no panel, and the other arguments are those of `PanelDisplay`.
     """
     if look.json:
-        return JsonlDisplay(out)
+        lines = JsonlDisplay(out)
+        return Tee([lines, RoundLines(err, look.plain)]) if look.rounds else lines
     if look.panel is False or look.quiet or look.plain or not can_draw(err):
-        return PlainDisplay(out, err, plain=look.plain, answer=answer, closing=None if look.quiet else closing)
+        rejected = _spelling(out, look) if look.show_rejected and is_terminal(out) else None
+        plain = partial(PlainDisplay, out, err, plain=look.plain, rounds=look.rounds, rejected=rejected)
+        return plain(answer=answer, closing=None if look.quiet else closing)
     small, colours = look.panel_size == "small", look.colour_answer
     panel = partial(PanelDisplay, out, err, name=name, closing=closing, small=small, colour_answer=colours)
-    return panel(make_rows=make_rows, stepped=stepped, stays=stays)
+    return panel(make_rows=make_rows, stays=stays, rounds=look.rounds, show_rejected=look.show_rejected)
+
+
+def _spelling(out: TextIO, look: Look) -> Callable[[str], str]:
+    """How a rejected token is told from the answer around it."""
+    console = make_console(out, plain=look.plain)
+    return struck if look.colour_answer and console.color_system and not console.no_color else bracketed
 
 
 @contextmanager
-def open_display(out: TextIO, err: TextIO, look: Look, name: str, *, stepped: bool = False) -> Iterator[Display]:
-    """The display of one reply of the pair `name`, closed on exit. `stepped`: a person asks for each round.
+def open_display(out: TextIO, err: TextIO, look: Look, name: str) -> Iterator[Display]:
+    """The display of one reply of the pair `name`, closed on exit.
 
     Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
     with ExitStack() as stack:
         closing = partial(summary, verbose=look.verbose)
-        display = display_of(out, err, look, name=name, closing=closing, stepped=stepped)
+        display = display_of(out, err, look, name=name, closing=closing)
         stack.callback(display.close)
         if look.trace is None:
             yield display

@@ -43,7 +43,6 @@ MEANINGS: Final = {
 STYLES: Final = {
     **ANSWER_STYLES,
     Fate.ACCEPTED: f"{ANSWER_STYLES[Fate.ACCEPTED]} underline",
-    Fate.REJECTED: "red strike",
     Fate.DISCARDED: "dim strike",
 }
 _SVG: Final = """\

@@ -1,39 +1,48 @@
-"""The answer as text. Stdout is the answer alone, raw in a pipe and filtered on a terminal."""
+"""A reply without a panel: the answer, the rounds' lines if asked for, and the closing lines."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TextIO
 
+from rich.text import Text
+
 from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, Start
+from specdec_cli.fates import Fate, TokenStream
+from specdec_cli.ui.panel.answer import rejected_word
+from specdec_cli.ui.panel.rounds import RoundRows
 from specdec_cli.ui.summary import Closing, print_lines, summary
-from specdec_cli.ui.terminal import TerminalFilter, encodable, is_terminal, make_console
+from specdec_cli.ui.terminal import is_terminal, make_console, same_terminal
+from specdec_cli.ui.writer import AnswerWriter
 
 
-class AnswerWriter:
-    """Streams an answer to `out`, and adds a final newline if the text has none."""
+class RoundLines:
+    """`--rounds`: each round as one line on `err`, append-only, every token whole."""
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-        self._filter = TerminalFilter() if is_terminal(out) else None
-        self._last = "\n"
+    def __init__(self, err: TextIO, plain: bool, free: Callable[[], bool] = lambda: True) -> None:
+        """While it is not `free`, lines wait: another text's line is open on the same terminal."""
+        self._console, self._free = make_console(err, plain=plain), free
+        self._waiting: list[Text] = []
 
-    def write(self, text: str) -> None:
-        """Writes and flushes the printable part."""
-        self._put(self._filter.feed(text) if self._filter else text)
+    def handle(self, event: Event) -> None:
+        """A round's line, once `free`."""
+        if isinstance(event, Start):
+            self._rows = RoundRows(event, cut=False)
+        elif isinstance(event, RoundDone):
+            self._waiting.append(self._rows.row(event))
+        self.flush()
 
-    def end(self) -> None:
-        """Completes the answer; calling it again changes nothing."""
-        if self._filter:
-            self._put(self._filter.finish())
-        if self._last != "\n":
-            self._put("\n")
+    def flush(self) -> None:
+        """Prints the lines that wait, if `free`."""
+        if self._free():
+            lines, self._waiting = self._waiting, []
+            print_lines(self._console, lines, None)
 
-    def _put(self, text: str) -> None:
-        if text:
-            self._out.write(encodable(text, self._out))
-            self._out.flush()
-            self._last = text[-1]
+    def close(self) -> None:
+        """As `flush`; a closed stream is ignored."""
+        with contextlib.suppress(OSError, ValueError):
+            self.flush()
 
 
 class PlainDisplay:
@@ -46,34 +55,79 @@ class PlainDisplay:
         *,
         plain: bool = False,
         answer: AnswerWriter | None = None,
+        rounds: bool = False,
+        rejected: Callable[[str], str] | None = None,
         closing: Closing | None = summary,
     ) -> None:
-        """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer."""
+        """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer.
+
+        `rounds` prints every round on `err`. `rejected` spells a rejected token amid the answer, if it is shown.
+        """
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
         self._folds, self._closing = is_terminal(err), closing
+        shared = same_terminal(out, err)
+        self._lines = RoundLines(err, plain, lambda: not shared or self._answer.between_lines) if rounds else None
+        self._rejected, self._tokens = rejected, TokenStream()
         self._start: Start | None = None
         self._prefill: Prefill | None = None
 
     def handle(self, event: Event) -> None:
         """Streams a round's text; at the end of the reply adds a newline and the closing lines."""
+        if self._lines and not isinstance(event, Finish | Failure):
+            self._lines.handle(event)
         match event:
             case Start():
-                self._start = event
+                self._start, self._tokens = event, TokenStream()
             case Prefill():
                 self._prefill = event
             case RoundDone(text=text):
-                self._answer.write(text)
+                self._tokens.expect(event)
+                self._write(text)
             case Finish(text_tail=tail):
-                self._answer.write(tail)
-                self._answer.end()
+                self._write(tail, ends=True)
+                self._end()
                 if self._closing and self._start:
                     width = self._console.width if self._folds else None
                     print_lines(self._console, self._closing(self._start, event, width, self._prefill), width)
             case Failure():
-                self._answer.end()
+                self._end()
 
     def close(self) -> None:
         """Ends a partial answer's line; a closed stream is ignored."""
         with contextlib.suppress(OSError, ValueError):
-            self._answer.end()
+            self._end()
+
+    def _write(self, text: str, ends: bool = False) -> None:
+        if self._rejected is None:
+            self._say(text)
+            return
+        for token in [*self._tokens.feed(text), *(self._tokens.rest() if ends else ())]:
+            if token.said:
+                self._say(token.piece)
+            elif token.fate is Fate.REJECTED:
+                self._answer.insert(self._rejected(token.piece))
+
+    def _say(self, text: str) -> None:
+        """Rounds' lines that wait for the end of the answer's line go to where `text` ends it."""
+        ended = text.rfind("\n") + 1
+        if self._lines and ended:
+            self._answer.write(text[:ended])
+            self._lines.flush()
+            text = text[ended:]
+        self._answer.write(text)
+
+    def _end(self) -> None:
+        self._answer.end()
+        if self._lines:
+            self._lines.flush()
+
+
+def struck(piece: str) -> str:
+    """A rejected token amid an answer on a terminal with colour: red, and struck through."""
+    return "{}\x1b[9;31m{}\x1b[29;39m".format(*rejected_word(piece, coloured=True))
+
+
+def bracketed(piece: str) -> str:
+    """A rejected token amid an answer elsewhere: [-word-]."""
+    return "".join(rejected_word(piece, coloured=False))

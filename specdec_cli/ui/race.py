@@ -19,7 +19,7 @@ from rich.text import Text
 from specdec_cli import gain
 from specdec_cli.audit.divergence import Divergence
 from specdec_cli.events import Finish, RoundDone, Start
-from specdec_cli.fates import Fate, FateStream
+from specdec_cli.fates import Fate, TokenStream
 from specdec_cli.format import count, speed
 from specdec_cli.race.events import (
     DRAFTED,
@@ -35,11 +35,12 @@ from specdec_cli.race.events import (
 )
 from specdec_cli.ui.export import picture
 from specdec_cli.ui.panel.answer import GUESSED, OWN, folds
+from specdec_cli.ui.panel.box import boxed, edge, spread
 from specdec_cli.ui.panel.region import LiveRegion
-from specdec_cli.ui.panel.rounds import boxed, edge, spread
-from specdec_cli.ui.plain import AnswerWriter
+from specdec_cli.ui.panel.rounds import legends, round_rows
 from specdec_cli.ui.summary import SEPARATOR, flow, print_lines, verdict_style
 from specdec_cli.ui.terminal import MUTED, TerminalFilter, can_draw, make_console, safe, terminal_size, visible
+from specdec_cli.ui.writer import AnswerWriter
 
 # Nearer than this to 1, nobody is ahead.
 NECK = 0.02
@@ -47,6 +48,8 @@ REFRESH_SECONDS: Final = 0.1
 SIDE_BY_SIDE, WIDEST, NARROWEST = 80, 120, 40
 # Rows of a lane's text at most, and in a picture.
 TALLEST, LONGEST = 12, 10_000
+# Rounds of the drafted lane, and the smallest frame that holds them.
+ROUNDS, WIDE_ENOUGH, HIGH_ENOUGH = 3, 56, 15
 PICTURE_COLUMNS: Final = 100
 IN_TURNS: Final = "one machine, in turns: the lane with less compute time behind it went next"
 OnEvent = Callable[[RaceEvent], None]
@@ -141,7 +144,7 @@ def race_picture(events: Iterable[RaceEvent], suffix: str) -> str:
     tallest = max(len(view.text_rows(name, column, LONGEST)) for name in LANES)
     prompt = [] if start.raw else [Text(f"prompt: {safe(start.prompt)}", "dim")]
     told = [*verdict_lines(finish, PICTURE_COLUMNS), Text(safe(f"{start.machine}{SEPARATOR}{IN_TURNS}"), "dim")]
-    rows = [*prompt, *frame_rows(view, PICTURE_COLUMNS, tallest + 7, tallest), *told]
+    rows = [*prompt, *frame_rows(view, PICTURE_COLUMNS, tallest + ROUNDS + 8, tallest), *told]
     return picture(f"specdec race: {headline(view.state)}", rows, suffix, PICTURE_COLUMNS)
 
 
@@ -234,7 +237,7 @@ class RaceView:
     def __init__(self) -> None:
         self.state = RaceState()
         self._filters = {name: TerminalFilter() for name in LANES}
-        self._fates = {name: FateStream() for name in LANES}
+        self._tokens = {name: TokenStream() for name in LANES}
         self._spans: dict[LaneName, list[tuple[str, str]]] = {name: [] for name in LANES}
         self._lengths: dict[LaneName, list[int]] = {name: [] for name in LANES}
 
@@ -250,9 +253,10 @@ class RaceView:
             case Start() if race is not None and race.raw:
                 self._append(name, safe(race.prompt), "dim")
             case RoundDone() as done:
-                for fate, text in self._fates[name].round(done):
+                self._tokens[name].expect(done)
+                for fate, text, said in self._tokens[name].feed(done.text):
                     style = GUESSED if fate is Fate.ACCEPTED else OWN
-                    self._append(name, filtered.feed(text), style if coloured else "")
+                    self._append(name, filtered.feed(text) if said else "", style if coloured else "")
                 self._lengths[name].append(len(self._spans[name]))
             case Finish() as finish:
                 # What was held back belongs to the last round.
@@ -293,7 +297,8 @@ def frame_rows(view: RaceView, width: int, height: int, tallest: int = TALLEST) 
     width, state = min(width, WIDEST), view.state
     words = [Text("race", "bold"), *map(Text, _settings(state))]
     head = _edge("╭╮", words, Text(headline(state), ratio_style(state.finish)), width)
-    rows = [head, *(boxed(row, width) for row in _tracks(state, width - 4))]
+    rounds = _rounds(state, width) if width >= WIDE_ENOUGH and room >= HIGH_ENOUGH else []
+    rows, room = [head, *(boxed(row, width) for row in _tracks(state, width - 4)), *rounds], room - len(rounds)
     if width >= SIDE_BY_SIDE and room >= 7:
         return rows + _columns(view, width, min(room - 5, tallest))
     if room >= 10:
@@ -325,6 +330,14 @@ def _tracks(state: RaceState, width: int) -> list[Text]:
         left.append("─" * (9 + cells - left.cell_len), MUTED)
         rows.append(spread(left, right, width))
     return rows
+
+
+def _rounds(state: RaceState, width: int) -> list[Text]:
+    """The newest rounds of the drafted lane, and what their marks mean."""
+    lane = state.lanes[DRAFTED]
+    newest = lane.rounds[: lane.by(state.shown_seconds)[1]][-ROUNDS:]
+    rows = round_rows(newest, lane.start, width - 4) if lane.start else []
+    return [edge("├┤", legends(), [Text()], width), *(boxed(row, width) for row in _filled(rows, ROUNDS))]
 
 
 def _columns(view: RaceView, width: int, height: int) -> list[Text]:

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from fakes.ui_script import ANSWER, script
+from fakes.ui_script import ANSWER, PREFILL, START, drafted, script
 from specdec_cli.errors import UsageError
-from specdec_cli.events import Failure, Reading, RoundDone, to_dict
+from specdec_cli.events import Failure, Finish, Reading, RoundDone, to_dict
 from specdec_cli.trace import read_trace
 
 
@@ -22,6 +22,35 @@ def test_into_a_pipe_the_answer_is_on_stdout_at_once(specdec, trace, monkeypatch
     code, out, err = specdec("replay", trace)
     assert (code, out) == (0, ANSWER + "\n") and "tokens in" in err
     assert specdec("replay", trace, "-q") == (0, out, "")
+
+
+ROUNDS = """\
+  1                                           ↳ def                plain  9.4 ms
+  2  ✓␣read ✓_lines ✓( ✓path                  ↳ ):                4 of 4   12 ms
+  3  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J                 ↳ ⇥open             2 of 4   12 ms
+  4  ✓( ✓path ✓) ✗↵                           ↳ ␣as               3 of 4   12 ms
+  5  ✗␣f ·:                                   ↳ ␣handle           0 of 2   12 ms
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--plain",), ("--show-rejected",)])
+def test_rounds_are_lines_on_stderr_and_stdout_is_the_answer(specdec, trace, more):
+    summary = specdec("replay", trace)[2]
+    assert specdec("replay", trace, "--rounds", *more) == (0, ANSWER + "\n", ROUNDS + summary)
+    assert specdec("replay", trace, "--rounds", "-q", *more) == (0, ANSWER + "\n", ROUNDS)
+
+
+def test_of_113_rounds_every_word_is_in_the_record(specdec, tmp_path):
+    """The bug: the panel showed one round in ten, and nothing else showed a word that was not said."""
+    done = [drafted(n, [f" yes{n}", f" no{n}", f" lost{n}"], 1, f" own{n}") for n in range(113)]
+    end = Finish("stop", "".join(each.text for each in done), (), "", {})
+    trace = tmp_path / "long.jsonl"
+    trace.write_text("".join(json.dumps(to_dict(event)) + "\n" for event in (START, PREFILL, *done, end)))
+    code, out, err = specdec("replay", trace, "--rounds", "--speed", "inf")
+    assert (code, out) == (0, end.text + "\n")
+    assert [" ".join(line.split()) for line in err.splitlines()][:-1] == [
+        f"{n + 1} ✓␣yes{n} ✗␣no{n} ·␣lost{n} ↳ ␣own{n} 1 of 3 12 ms" for n in range(113)
+    ]
 
 
 def test_pictures_and_pages_are_written_beside_each_other_and_nothing_is_played(specdec, trace, tmp_path):

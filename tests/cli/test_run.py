@@ -13,6 +13,7 @@ from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
 from specdec_cli.errors import DoesNotFit
 from specdec_cli.events import Failure
+from specdec_cli.ui.terminal import visible
 
 
 def run_on(home, *arguments, **environment):
@@ -47,6 +48,24 @@ def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tm
     colours = [f"\x1b[{n}m".encode() for n in range(30, 38)] + [b"\x1b[38;", b";3", b"\x1b[1;3"]
     assert code == 0 and "tokens in" in text and not [c for c in colours if c in screen.raw]
     assert "NO_COLOR" in environment or b"\x1b" not in screen.raw
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone(specdec, command):
+    words = [command, "-k", "4", "-n", "24", "--temp", "0", "-q"]
+    lone = ["--raw", "def read_lines(path):"] if command == "run" else []
+    given = {"stdin": b"" if lone else b"def read_lines(path):\n"}
+    events = [json.loads(line) for line in specdec(*words, "--json", *lone, **given)[1].splitlines()]
+    code, out, err = specdec(*words, "--rounds", "--show-rejected", *lone, **given)
+    assert (code, out) == (0, specdec(*words, *lone, **given)[1])
+    rounds = [event for event in events if event["event"] == "round"]
+    assert len(rounds) > 3 and any(len(done["draft"]) > done["accepted"] for done in rounds)
+    for done, line in zip(rounds, err.splitlines(), strict=True):
+        marks = ["✓"] * done["accepted"] + ["✗"] + ["·"] * len(done["draft"])
+        shown = [mark + visible(piece) for mark, piece in zip(marks, done["pieces"], strict=False)]
+        assert line.split()[0] == str(done["index"] + 1) and "↳ " + visible(done["next_piece"]) in line
+        assert " ".join(shown) in line
+        assert (f"{done['accepted']} of {len(done['draft'])} " if done["draft"] else "plain ") in line
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -177,6 +178,146 @@ def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
     assert piped() == [SUMMARY] and not piped(quiet=True)
     one, more = piped(verbose=True)
     assert [one] == piped() and more.startswith("a round costs 1.0 plain steps")
+
+
+# --rounds and --show-rejected.
+
+
+def many(count: int = 113) -> list[Event]:
+    """A reply of so many rounds, every word of which is its own."""
+    rounds = [
+        drafted(n, [f" yes{n}", f" no{n}", f" lost{n}"], 1, f" own{n}\n" if n % 5 == 0 else f" own{n}")
+        for n in range(count)
+    ]
+    text = "".join(done.text for done in rounds)
+    return [START, PREFILL, *rounds, Finish("stop", text, (), "", {})]
+
+
+def rows(count: int = 113) -> list[str]:
+    """What `--rounds` says of it, blanks apart."""
+    return [f"{n + 1} ✓␣yes{n} ✗␣no{n} ·␣lost{n} ↳ ␣own{n}{'↵' * (n % 5 == 0)} 1 of 3 12 ms" for n in range(count)]
+
+
+def squeezed(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.mark.parametrize("options", [{}, {"quiet": True}, {"json": True}, {"plain": True}])
+def test_every_round_is_a_line_on_stderr_and_stdout_stays_what_it_is(options: dict) -> None:
+    outs, errs = (io.StringIO(), io.StringIO()), (io.StringIO(), io.StringIO())
+    for asked, out, err in zip((False, True), outs, errs, strict=True):
+        with open_display(out, err, Look(rounds=asked, **options), "demo") as display:
+            for event in many():
+                display.handle(event)
+    assert squeezed(errs[1].getvalue().splitlines()) == [*rows(), *errs[0].getvalue().splitlines()]
+    assert outs[0].getvalue() == outs[1].getvalue() != "" and "\x1b" not in errs[1].getvalue()
+
+
+def test_a_round_s_line_is_there_with_its_round_and_those_of_a_reply_that_fails_too() -> None:
+    err = io.StringIO()
+    with open_display(io.StringIO(), err, Look(rounds=True), "demo") as display:
+        for said, event in enumerate([*ROUNDS[:3], Failure("boom", "try again", 1)], 1):
+            if said == 1:
+                display.handle(START)
+            display.handle(event)
+            assert len(err.getvalue().splitlines()) == min(said, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"panel": False}, {"plain": True}])
+def test_on_one_terminal_a_round_s_line_cuts_none_of_the_answer_s(terminal: Terminal, options: dict) -> None:
+    with open_display(terminal.out, terminal.err, Look(rounds=True, **options), "demo") as display:
+        for event in many(13):
+            display.handle(event)
+    words = squeezed(terminal.scrolled() + terminal.lines())
+    assert [line for line in words if "✓" in line] == rows(13)
+    assert [line for line in words if "✓" not in line] == [
+        "yes0 own0",
+        " ".join(f"yes{n} own{n}" for n in range(1, 6)),
+        " ".join(f"yes{n} own{n}" for n in range(6, 11)),
+        "yes11 own11 yes12 own12",
+    ]
+    assert words.index(rows(13)[12]) > words.index("yes11 own11 yes12 own12")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{}, {"show_rejected": True, "colour_answer": False}])
+def test_a_round_s_line_comes_with_the_end_of_the_answer_s_line_and_not_with_the_end_of_the_answer(
+    terminal: Terminal, options: dict
+) -> None:
+    """The bug: where rounds end amid a line, as after an indent, every line waited for the end."""
+    with open_display(terminal.out, terminal.err, Look(panel=False, rounds=True, **options), "demo") as display:
+        for event in (START, drafted(0, [], 0, "def f():"), drafted(1, ["\n    ", "if"], 1, "x"), ROUNDS[4]):
+            display.handle(event)
+        shown = [line.split()[0] for line in terminal.lines()]
+    assert shown == ["1", "def", "2", "x" if not options else "[-if-]x"]
+
+
+@pytest.mark.slow
+def test_at_113_rounds_a_second_every_round_is_above_the_panel_whole_and_once(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(n / 113 for n in range(1000))
+    monkeypatch.setattr("specdec_cli.ui.display.PanelDisplay", partial(PanelDisplay, clock=lambda: next(seconds)))
+    with open_display(terminal.out, terminal.err, Look(rounds=True), "demo") as display:
+        for event in many():
+            display.handle(event)
+    shown = squeezed(terminal.scrolled() + terminal.lines())
+    assert [line for line in shown if line.split()[0].isdigit()] == rows()
+    answer = [word for line in shown if line.startswith("yes") for word in line.split()]
+    assert answer == [word for n in range(113) for word in (f"yes{n}", f"own{n}")]
+
+
+def shown_rejected(out: object, err: object, **options: object) -> None:
+    with open_display(out, err, Look(show_rejected=True, **options), "demo") as display:
+        for event in script():
+            display.handle(event)
+
+
+def test_a_pipe_gets_the_answer_alone_whatever_was_rejected() -> None:
+    out = io.StringIO()
+    shown_rejected(out, io.StringIO())
+    assert out.getvalue() == ANSWER + "\n"
+
+
+@pytest.mark.slow
+def test_a_panel_beside_a_piped_answer_shows_no_rejected_word_in_it(terminal: Terminal) -> None:
+    out = io.StringIO()
+    shown_rejected(out, terminal.err)
+    assert out.getvalue() == ANSWER + "\n"
+
+
+SPELLED = ["def read_lines(path):", "    with[-日本-]        open(path)[-↵-] as [-f-] handle"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options", [{"plain": True}, {"colour_answer": False, "panel": False}, {"colour_answer": False}]
+)
+def test_without_colour_a_rejected_word_stands_in_brackets_where_it_was_rejected(
+    terminal: Terminal, options: dict
+) -> None:
+    shown_rejected(terminal.out, terminal.err, **options)
+    assert terminal.lines()[:2] == SPELLED
+
+
+@pytest.mark.slow
+def test_where_there_is_no_colour_it_does_so_too(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    shown_rejected(terminal.out, terminal.err)
+    assert terminal.lines()[:2] == SPELLED
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"panel": False}, {}])
+def test_with_colour_it_is_red_and_struck_through_and_nothing_else_is(terminal: Terminal, options: dict) -> None:
+    shown_rejected(terminal.out, terminal.err, **options)
+    lines = terminal.lines()
+    assert lines[1] == "    with日本    open(path)↵ as f handle"
+    cells = [terminal.screen.buffer[1][column] for column in range(len(lines[1]) + 2)]
+    assert "".join(cell.data for cell in cells if cell.strikethrough) == "日本↵f"
+    assert {cell.fg for cell in cells if cell.strikethrough} == {"red"}
+    assert "red" not in {cell.fg for cell in cells if not cell.strikethrough}
 
 
 def test_on_a_terminal_errors_and_notices_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,22 @@ def test_a_frame_of_80_columns_says_all_of_it():
     assert "50 tok/s · 32 target passes" in text and "100 tok/s · 8 target passes" in text
     assert {len(row) for row in rows[:3]} == {80}
     narrow = [row.plain for row in frame_rows(shown(EVENTS), 60, 24)]
-    assert [row[:10] for row in narrow if row.startswith("├")] == ["├─ plain d", "├─ drafted"]
+    assert [row[:10] for row in narrow if row.startswith("├")] == ["├─ ✓ accep", "├─ plain d", "├─ drafted"]
+
+
+ROUNDS_80 = """\
+├─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────┤
+│   6  ✓def ✓日本␣ ✓␣x↵                       ↳ ␣␣␣␣return      3 of 3   12 ms │
+│   7  ✓def ✓日本␣ ✓␣x↵                       ↳ ␣␣␣␣return      3 of 3   12 ms │
+│   8  ✓def ✓日本␣ ✓␣x↵                       ↳ ␣␣␣␣return      3 of 3   12 ms │
+├─ plain decoding ─────────────────────┬─ drafted · guessed · target's own ────┤""".splitlines()
+
+
+def test_a_higher_frame_has_the_drafted_lane_s_newest_rounds_as_the_panel_draws_them():
+    assert [row.plain for row in frame_rows(shown(EVENTS), 80, 24)][3:8] == ROUNDS_80
+    upto = next(at for at, event in enumerate(EVENTS) if getattr(event, "lane", "") == DRAFTED) + 4
+    early = [row.plain for row in frame_rows(shown(EVENTS, upto), 80, 24)]
+    assert early[4].startswith("│   1  ✓def ") and early[5].startswith("│   2  ✓def ") and not early[6].strip("│ ")
 
 
 @pytest.mark.parametrize(("height", "expected"), [(2, 0), (3, 1), (4, 2), (6, 2), (7, 4)])
@@ -171,7 +186,8 @@ def test_foreign_text_never_reaches_the_terminal_as_codes():
     foul = ("\x1b]0;owned", "\x07a", "\x9b2J", "b\n")
     play(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted(foul, start=start))
     assert any("demo[link=x]" in line for line in terminal.lines())
-    assert b"owned" not in terminal.written and b"\x1b]" not in terminal.written
+    assert any("␛]0;owned" in line for line in terminal.lines())  # drawn, in the row of its round
+    assert not any(code in terminal.written for code in (b"\x1b]", b"\x07", b"\xc2\x9b"))
     terminal.close()
 
 

@@ -13,7 +13,7 @@ from specdec_cli.fates import Fate
 from specdec_cli.format import count
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.ui.panel.answer import AnswerRows
-from specdec_cli.ui.plain import AnswerWriter
+from specdec_cli.ui.writer import AnswerWriter
 
 MARK: Final = "┊ "
 _DIM, _BRIGHT = "\x1b[2m", "\x1b[22m"
@@ -33,6 +33,11 @@ class ThinkingRows(AnswerRows):
     def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
         pieces = self._stream.feed(text) or [(self._thinks, "")]
         return [row for piece in pieces for row in self._put(*piece, width, fate)]
+
+    def insert(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+        if not self._thinks:
+            return super().insert(text, width, fate)
+        return [] if self._hidden else [_marked(row) for row in self._thoughts.insert(text, width - len(MARK), fate)]
 
     @property
     def row(self) -> Text:
@@ -60,7 +65,7 @@ class ThinkingRows(AnswerRows):
 
 
 def _marked(row: Text) -> Text:
-    return Text.assemble(MARK, row.plain, style="dim")
+    return Text.assemble(MARK, row, style="dim")
 
 
 def _words(thought: str) -> str:
@@ -82,6 +87,10 @@ class ThinkingWriter(AnswerWriter):
     def write(self, text: str) -> None:
         for piece in self._stream.feed(text):
             self._piece(*piece)
+
+    def insert(self, text: str) -> None:
+        if not (self._thought and self._hidden):
+            super().insert(text)
 
     def end(self) -> None:
         for piece in self._stream.finish():

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.fates import Fate
-from specdec_cli.ui.terminal import TerminalFilter
+from specdec_cli.ui.terminal import TerminalFilter, visible
 
 GUESSED: Final = "green"
 OWN: Final = "bold color(172)"
@@ -17,7 +17,13 @@ OWN: Final = "bold color(172)"
 Bold says the same without colour.
 """
 
-ANSWER_STYLES: Final = {Fate.ACCEPTED: GUESSED, Fate.CORRECTION: OWN, Fate.BONUS: OWN, Fate.PLAIN: OWN}
+ANSWER_STYLES: Final = {
+    Fate.ACCEPTED: GUESSED,
+    Fate.CORRECTION: OWN,
+    Fate.BONUS: OWN,
+    Fate.PLAIN: OWN,
+    Fate.REJECTED: "red strike",
+}
 _TAB: Final = 8
 
 
@@ -31,6 +37,10 @@ class AnswerRows:
     def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
         """The rows completed by `text`, each of at most `width` cells: no later text changes them."""
         return self._grow(self._filter.feed(text), width, fate)
+
+    def insert(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+        """As `feed`, for words that are no part of the answer; they are safe already."""
+        return self._grow(text, width, fate)
 
     @property
     def row(self) -> Text:
@@ -68,6 +78,15 @@ class AnswerRows:
             before = spans.pop().start
         if style:
             self._line.stylize(style, before)
+
+
+def rejected_word(piece: str, coloured: bool) -> tuple[str, str]:
+    """A rejected token amid an answer: the spaces before it, and the word, in [- -] where colour cannot tell it."""
+    word = visible(piece)
+    if piece.strip():
+        word = word.replace("␣", " ")
+    bare = word.lstrip(" ")
+    return word[: len(word) - len(bare)], bare if coloured else f"[-{bare}-]"
 
 
 def folds(line: str, start: int, end: int, width: int) -> tuple[list[tuple[int, int]], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from rich.text import Text
@@ -9,23 +10,16 @@ from rich.text import Text
 from specdec_cli.format import count, duration, percent, speed
 from specdec_cli.gain import unknown_words
 from specdec_cli.kinds import kind_of
-from specdec_cli.ui.panel import gauges
-from specdec_cli.ui.panel.rounds import STYLES, boxed, edge, labelled, own_token, round_rows, shortened, strip
-from specdec_cli.ui.panel.state import PanelState
+from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
+from specdec_cli.ui.panel.rounds import legends, round_rows
+from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
 from specdec_cli.ui.summary import SEPARATOR, reason, reliable_pace, verdict_style
 from specdec_cli.ui.terminal import MUTED, safe
 
 WIDEST: Final = 120
 NARROWEST: Final = 56
-LOWEST: Final = 12
+LOWEST: Final = 8
 """Below these sizes one line replaces the panel."""
-
-_LEGENDS = (
-    (("✓ accepted", "✗ rejected", "· discarded", "↳ the target's own"), "   "),
-    (("✓ accepted", "✗ rejected", "↳ the target's own"), "  "),
-)
-RULE: Final = None
-"""A row of the body that is a line across the box."""
 
 
 def render(state: PanelState, width: int, height: int, small: bool = False) -> Text:
@@ -33,36 +27,53 @@ def render(state: PanelState, width: int, height: int, small: bool = False) -> T
     return Text("\n").join(frame_rows(state, width, height, small))
 
 
-def frame_rows(state: PanelState, width: int, height: int, small: bool = False) -> list[Text]:
-    """The panel's rows: at most `height` - 2, so that two lines of the answer stay visible."""
+def frame_rows(
+    state: PanelState, width: int, height: int, small: bool = False, most_rounds: int = KEPT_ROUNDS
+) -> list[Text]:
+    """The panel's rows, half of the screen at most: the other half stays the answer's.
+
+    It is as high with its first round as with its last, and ends with the rounds that it has.
+    """
     if small or width < NARROWEST or height < LOWEST:
         return [_line(state, width)] if height > 2 else []
     width = min(width, WIDEST)
     top = edge("╭╮", _titles(state), _verdict(state), width)
-    bottom = edge("╰╯", [Text()], _legends(state), width)
-    middle = edge("├┤", [Text(_why(state), "dim"), Text()], [Text()], width)
-    return [top, *(middle if row is RULE else boxed(row, width) for row in _body(state, width - 4)), bottom]
+    if not state.recent or state.start is None:
+        return [top, boxed(_waiting(state), width), edge("╰╯", [Text()], [Text()], width)]
+    most = min(most_rounds, height // 2 - 3)
+    rounds = round_rows(state.recent[-most:], state.start, width - 4) if most else []
+    blank, why = [] if state.ended else [Text()] * (most - len(rounds)), Text(_why(state), "dim")
+    middle = [edge("├┤", [why, Text()], [Text()], width)] if most or why else []
+    bottom = edge("╰╯", legends(state.drafts), [Text()], width)
+    drawn = [boxed(row, width) for row in (*rounds, *blank, _sums(state, width - 4))]
+    return [top, *drawn[:-1], *middle, drawn[-1], bottom]
 
 
-def _body(state: PanelState, width: int) -> list[Text | None]:
-    """The rows inside the box."""
-    if state.shown is None or (state.ended and not state.stats.rounds):
-        return [_waiting(state)]
+def _sums(state: PanelState, width: int) -> Text:
+    """accepted 62 % of drafted · by position 81 70 55 41 %, and the speed."""
     figures = state.figures
-    speed_row = gauges.pace(figures, state.gain, width)
+    pace = Text(speed(reliable_pace(figures)), "bold")
     if not state.drafts:
-        row = labelled("target", own_token(state.shown, width), Text("one pass → one token", "dim"), width)
-        return [speed_row] if state.ended else [row, speed_row]
-    if state.ended and not figures["draft_n"]:
-        return [Text("nothing was drafted", "dim"), RULE, speed_row]
-    if state.ended:
-        tokens = gauges.tokens_per_pass(state.tokens_per_pass, figures, width)
-    else:
-        mixed = state.start and (kind_of(state.start.drafter).mixed or state.start.constraint is not None)
-        rounds = round_rows(state.shown, width, state.shown.round.drafter if mixed else "")
-        tokens = [*rounds, strip(state.recent, state.shown, gauges.average(figures, width), width)]
-    gained = (gauges.acceptance(figures, state.gain, width), gauges.positions(figures, width), speed_row)
-    return [*tokens, RULE, *gained]
+        return spread(Text("plain decoding: a pass gives one token", "dim"), pace, width)
+    rate, rates = figures["draft_acceptance_rate"], figures["acceptance_per_position"]
+    if rate is None:
+        return spread(Text(f"nothing was drafted{' so far' * (not state.ended)}", "dim"), pace, width)
+    for words in (" of drafted", ""):
+        found = Text.assemble("accepted ", (percent(rate), "bold"), words)
+        places = by_position(rates, width - pace.cell_len - found.cell_len - 1, SEPARATOR)
+        if places and "…" not in places.plain:
+            break
+    return spread(found + places, pace, width)
+
+
+def by_position(rates: Sequence[float], width: int, before: str = "") -> Text:
+    """by position 81 70 55 41 %: accepted ÷ drafted at each position of a draft, the first ones where not all fit."""
+    shown = [f"{100 * rate:.0f}" for rate in rates]
+    for kept in range(len(shown), 0, -1):
+        words = f"{before}by position {' '.join(shown[:kept])}{' …' * (kept < len(shown))} %"
+        if len(words) <= width:
+            return Text(words)
+    return Text()
 
 
 def _waiting(state: PanelState) -> Text:
@@ -102,9 +113,9 @@ def _settings(state: PanelState) -> list[str]:
 
 
 def _progress(state: PanelState) -> tuple[str, str]:
-    """The round that is drawn; at the end the tokens and the target's passes: in full, and shorter."""
+    """The newest round; at the end the tokens and the target's passes: in full, and shorter."""
     if not state.ended:
-        number = f"round {state.shown.round.index + 1}" if state.shown else ""
+        number = f"round {state.recent[-1].round.index + 1}" if state.recent else ""
         return number, number
     tokens, passes = state.figures["emitted_tokens"], state.figures["target_passes"]
     if not passes:
@@ -123,28 +134,19 @@ def _titles(state: PanelState) -> list[Text]:
 
 
 def _verdict(state: PanelState) -> list[Text]:
-    """What drafting gained, in words; nothing before the end while that is unknown."""
+    """What drafting gained, in words; while that is unknown, that it is."""
     if state.gain is not None:
         return [Text(state.gain.sentence, verdict_style(state.gain.verdict)), Text()]
-    if state.ended and state.figures["draft_n"]:
-        return [Text(unknown_words(state.figures["rounds"] - 1)), Text()]
-    return [Text()]
+    if not state.figures["draft_n"]:
+        return [Text()]
+    return [Text(unknown_words(state.figures["rounds"] - 1) if state.ended else "cannot tell yet", "dim"), Text()]
 
 
 def _why(state: PanelState) -> str:
     """Why this round's K, where K is chosen each round."""
-    done = state.recent[-1] if state.ended and state.recent else state.shown
-    if done is None or state.start is None or state.start.k != "auto":
+    if not state.recent or state.start is None or state.start.k != "auto":
         return ""
-    return (reason(state.figures) if state.ended else safe(done.round.why)).replace("\n", " ")
-
-
-def _legends(state: PanelState) -> list[Text]:
-    """What the marks mean; their colours are those of the answer, too."""
-    if not state.drafts or state.shown is None:
-        return [Text()]
-    drawn = [Text(gap).join(Text(words, STYLES[words[0]]) for words in marks) for marks, gap in _LEGENDS]
-    return [*drawn, Text()]
+    return (reason(state.figures) if state.ended else safe(state.recent[-1].round.why)).replace("\n", " ")
 
 
 def _line(state: PanelState, width: int) -> Text:

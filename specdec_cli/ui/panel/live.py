@@ -13,14 +13,15 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
-from specdec_cli.fates import FateStream, Span
-from specdec_cli.ui.panel.answer import AnswerRows
-from specdec_cli.ui.panel.frame import frame_rows
+from specdec_cli.fates import Fate, Judged, TokenStream
+from specdec_cli.ui.panel.answer import AnswerRows, rejected_word
+from specdec_cli.ui.panel.frame import WIDEST, frame_rows
 from specdec_cli.ui.panel.region import LiveRegion
-from specdec_cli.ui.panel.state import PanelState, drafting
-from specdec_cli.ui.plain import AnswerWriter
+from specdec_cli.ui.panel.rounds import RoundRows
+from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState, drafting
 from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
+from specdec_cli.ui.writer import AnswerWriter
 
 REFRESH_SECONDS: Final = 0.1
 
@@ -43,15 +44,18 @@ class PanelDisplay:
         stays: bool = True,
         small: bool = False,
         colour_answer: bool = True,
-        stepped: bool = False,
+        rounds: bool = False,
+        show_rejected: bool = False,
         closing: Closing = summary,
     ) -> None:
         """`name` is the pair's. `make_rows` splits an answer into rows. The last panel is erased unless it `stays`.
 
-        A `small` panel is one line. `stepped` draws every round at once, for a person who asks for each.
+        A `small` panel is one line. `rounds` prints every round above the panel, which then holds none.
+        `show_rejected` shows rejected tokens in the answer.
         """
         self._err, self._clock, self._closing = err, clock, closing
-        self._make_rows, self._stays, self._small, self._stepped = make_rows, stays, small, stepped
+        self._make_rows, self._stays, self._small = make_rows, stays, small
+        self._rounds, self._show_rejected = rounds, show_rejected
         self._console = make_console(err, plain=False)
         self._region = LiveRegion(self._console, err, self._size)
         self._coloured = colour_answer and self._console.color_system is not None and not self._console.no_color
@@ -64,7 +68,7 @@ class PanelDisplay:
 
     def _reset(self, coloured: bool) -> None:
         self._rows = self._make_rows()
-        self._fates = FateStream() if coloured else None
+        self._tokens, self._colours = TokenStream(), coloured
         self._above: list[Text] = []
         self._drawn_at: float | None = None
 
@@ -73,9 +77,13 @@ class PanelDisplay:
         now = self._clock()
         if isinstance(event, Start):
             self._reset(self._coloured and drafting(event))
-        self._state = self._state.apply(event, None if self._stepped else now)
+            self._record = RoundRows(event, min(self._size()[0], WIDEST), cut=False)
+        self._state = self._state.apply(event, now)
         if isinstance(event, RoundDone):
-            self._say(self._fates.round(event) if self._fates else [(None, event.text)])
+            if self._rounds:
+                self._above += self._record.row(event).wrap(self._console, self._size()[0])
+            self._tokens.expect(event)
+            self._say(event.text)
         if isinstance(event, Finish):
             self._finish(event)
         elif isinstance(event, Failure):
@@ -92,13 +100,23 @@ class PanelDisplay:
             with contextlib.suppress(OSError, ValueError):
                 self._answer.end()
 
-    def _say(self, spans: list[Span]) -> None:
+    def _say(self, text: str, ends: bool = False) -> None:
+        tokens = [*self._tokens.feed(text), *(self._tokens.rest() if ends else ())]
         if self._answer is not None:
-            self._answer.write("".join(text for _, text in spans))
+            self._answer.write(text)
             return
-        width, _ = self._size()
-        for fate, text in spans:
-            self._above += self._rows.feed(text, width, fate)
+        for token in tokens:
+            self._above += self._shown(token, self._size()[0])
+
+    def _shown(self, token: Judged, width: int) -> list[Text]:
+        """The rows that a token completes. Before the first draft there is nothing to tell apart."""
+        fate = token.fate if self._colours and self._state.stats.draft_n else None
+        if token.said:
+            return self._rows.feed(token.piece, width, fate)
+        if token.fate is not Fate.REJECTED or not self._show_rejected:
+            return []
+        blank, word = rejected_word(token.piece, self._colours)
+        return [*self._rows.insert(blank, width), *self._rows.insert(word, width, fate)]
 
     def _complete(self) -> str:
         """The complete rows that are not yet printed for good."""
@@ -117,10 +135,10 @@ class PanelDisplay:
         self._region.draw(self._complete(), rows)
 
     def _frame(self) -> list[Text]:
-        return frame_rows(self._state, *self._size(), self._small)
+        return frame_rows(self._state, *self._size(), self._small, 0 if self._rounds else KEPT_ROUNDS)
 
     def _finish(self, event: Finish) -> None:
-        self._say(self._fates.tail(event.text_tail) if self._fates else [(None, event.text_tail)])
+        self._say(event.text_tail, ends=True)
         if self._answer is not None:
             self._answer.end()
         self._region.release(self._rest(), self._frame() if self._stays else ())

@@ -1,8 +1,9 @@
 """Append-only text above, a few live rows below. One write for each refresh; a complete row is final.
 
 A frame overwrites the last one, row by row, and erases only what a shorter row leaves: a terminal that shows half a
-frame shows old rows beside new ones, never blank ones. rich's `Live` is not used: in a narrower window terminals fold
-the drawn rows in two, and `Live` does not erase their upper halves. `LiveRegion` counts the rows that are folded *now*.
+frame shows old rows beside new ones, never blank ones. rich's `Live` (15.0) is not used. In a narrower
+window terminals fold the drawn rows in two, and it leaves their upper halves amid the answer; here the rows that are
+folded *now* are counted. After Ctrl-Z it leaves the shell no cursor, and after `fg` it erases the shell's own rows.
 """
 
 from __future__ import annotations

@@ -12,18 +12,16 @@ from specdec_cli.gain import Gain
 from specdec_cli.kinds import kind_of
 from specdec_cli.stats import Stats
 
-KEPT_ROUNDS: Final = 48
-READABLE_SECONDS: Final = 0.4
+KEPT_ROUNDS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class PanelState:
     """One reply so far. `name` is the pair's; without one the target's name is shown.
 
-    `recent` holds the newest rounds, newest last. `shown` is the one whose tokens are drawn: it stays for at least
-    READABLE_SECONDS from `shown_at`, while others pass. `tokens_per_pass[n]` counts the passes that gave n tokens.
-    `began` and `read_at` are the seconds of the start, and of the last piece of the prompt that was read.
-    `stats` is never mutated. `final` holds the figures of the finish event, which replace the running ones.
+    `recent` holds the newest rounds, newest last. `began` and `read_at` are the seconds of the start, and of the last
+    piece of the prompt that was read. `stats` is never mutated. `final` holds the figures of the finish event, which
+    replace the running ones.
     """
 
     name: str = ""
@@ -33,38 +31,25 @@ class PanelState:
     read_at: float = 0.0
     prefill: Prefill | None = None
     recent: tuple[RoundDone, ...] = ()
-    shown: RoundDone | None = None
-    shown_at: float = 0.0
-    tokens_per_pass: tuple[int, ...] = ()
     stats: Stats = field(default_factory=Stats)
     final: Mapping[str, Any] | None = None
     ended: FinishReason | None = None
 
-    def apply(self, event: Event, now: float | None = None) -> PanelState:
-        """The state after `event`, which came at `now` seconds; without a time every round is shown at once."""
+    def apply(self, event: Event, now: float = 0.0) -> PanelState:
+        """The state after `event`, which came at `now` seconds."""
         match event:
             case Start():
-                return PanelState(name=self.name, start=event, began=now or 0.0)
+                return PanelState(name=self.name, start=event, began=now)
             case Reading():
-                return replace(self, reading=event, read_at=now or 0.0)
+                return replace(self, reading=event, read_at=now)
             case Prefill():
                 return replace(self, prefill=event)
             case RoundDone():
-                return self._with_round(event, now)
+                return replace(self, recent=(*self.recent[1 - KEPT_ROUNDS :], event), stats=_folded(self.stats, event))
             case Finish():
                 return replace(self, final=event.stats or None, ended=event.reason)
             case Failure():
                 return self
-
-    def _with_round(self, done: RoundDone, now: float | None) -> PanelState:
-        recent = (*self.recent[1 - KEPT_ROUNDS :], done)
-        emitted = len(done.round.emitted)
-        counted = [*self.tokens_per_pass, *[0] * (emitted + 1 - len(self.tokens_per_pass))]
-        counted[emitted] += 1
-        state = replace(self, recent=recent, tokens_per_pass=tuple(counted), stats=_folded(self.stats, done))
-        if self.shown is None or now is None or now - self.shown_at >= READABLE_SECONDS:
-            return replace(state, shown=done, shown_at=now or 0.0)
-        return state
 
     @property
     def figures(self) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import groupby
 from types import TracebackType
 from typing import Final, Self, TextIO
 
@@ -18,12 +19,14 @@ from rich.text import Text
 from specdec_cli.format import count, duration, percent, size, speed
 from specdec_cli.serve.job import JobHandle, SchedulerStatus
 from specdec_cli.stats import ratio
-from specdec_cli.ui.panel import gauges
+from specdec_cli.ui.panel.answer import GUESSED
+from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
+from specdec_cli.ui.panel.frame import by_position
 from specdec_cli.ui.panel.region import LiveRegion
-from specdec_cli.ui.panel.rounds import STYLES, boxed, edge, shortened, strip
+from specdec_cli.ui.panel.rounds import STYLES
 from specdec_cli.ui.summary import SEPARATOR
 from specdec_cli.ui.suspension import Suspension, may_draw
-from specdec_cli.ui.terminal import make_console, safe, terminal_size
+from specdec_cli.ui.terminal import MUTED, make_console, safe, terminal_size
 
 REFRESH_SECONDS: Final = 0.25
 LEAVING_SECONDS: Final = 2.0
@@ -32,6 +35,7 @@ WIDEST, NARROWEST, LOWEST = 120, 66, 12
 """Cells of a row, and the sizes below which one line replaces the panel."""
 LINES_ABOVE, FRAME_ROWS, NAME = 3, 7, 18
 """Rows of the screen that stay the log's, rows that are always there; cells of a request's name."""
+ROUNDS, MOST_TICKS = "rounds   ", 5
 COLUMNS = (("read", 7), ("reused", 8), ("tokens", 8), ("tok/s", 7), ("accepted", 10))
 
 
@@ -136,7 +140,6 @@ def frame_rows(status: SchedulerStatus, name: str, url: str, width: int, height:
         [speed(ratio(totals.timed_tokens, rounds.decode_seconds)), rate],
         width - 4,
     )
-    places = {"acceptance_per_position": rounds.acceptance_per_position}
     used = f"{size(status.cache_bytes)} of {size(status.budget_bytes)}"
     kept = f"{status.conversations} of {count(status.most_conversations, 'conversation')} kept"
     legend = [Text(words, STYLES[words[0]]) for words in ("✓ accepted", "✗ rejected", "– nothing drafted")]
@@ -148,7 +151,7 @@ def frame_rows(status: SchedulerStatus, name: str, url: str, width: int, height:
         *(boxed(row, width) for row in jobs),
         edge("├┤", [Text()], [Text(SEPARATOR.join(words for words in lost if words[0] != "0"), "dim")], width),
         boxed(sums, width),
-        boxed(gauges.positions(places, width - 4, "accepted", "by position in the draft"), width),
+        boxed(by_position(rounds.acceptance_per_position, width - 4, "accepted "), width),
         edge("├┤", [Text(kept, "dim")], [Text(used, "dim"), Text()], width),
         edge("╰╯", [Text(safe(status.warning), "yellow")], [Text("   ").join(legend), Text()], width),
     ]
@@ -163,8 +166,7 @@ def _jobs(status: SchedulerStatus, width: int, room: int) -> list[Text]:
     for job in running:
         rows.append(_running(job, status.now, width))
         if job.rounds and 2 * len(running) <= room:
-            mean = gauges.average({"mean_acceptance_length": job.stats.mean_acceptance_length}, width)
-            rows.append(strip(job.rounds, None, mean, width))
+            rows.append(_rounds(job, width))
     if waiting and len(rows) < room:
         rows.append(Text(f"and {count(waiting, 'request')} more in the queue", "dim"))
     return rows
@@ -183,8 +185,31 @@ def _running(job: JobHandle, now: float, width: int) -> Text:
         return Text.assemble((name, "bold"), (f"reads {count(prompt, 'token')}, {since}", "dim"))
     read, tokens_in = job.reading.read_tokens, job.reading.prompt_tokens
     words = f"{'draft ' * (job.reading.reader == 'draft')}reads {_grouped(read)} of {_grouped(tokens_in)}"
-    bar = gauges.bar(ratio(read, tokens_in), None, width - NAME - len(words) - 2)
+    room = width - NAME - len(words) - 2
+    done = round(2 * room * read / tokens_in)
+    bar = Text("━" * (done // 2) + "╸" * (done % 2), GUESSED).append("─" * (room - (done + 1) // 2), MUTED)
     return Text.assemble((name, "bold"), bar, "  ", (words, "dim"))
+
+
+def _rounds(job: JobHandle, width: int) -> Text:
+    """rounds ✓✓✗ 3 – 1 ×5: what became of the newest drafts, how many tokens each round gave, and the mean of all.
+
+    Rounds without a draft that follow one another are one entry.
+    """
+    mean = Text.assemble(("tokens per pass ", "dim"), (f"{job.stats.mean_acceptance_length or 0:.1f}", "bold"))
+    row, room = Text(), width - len(ROUNDS) - mean.cell_len - 2
+    for _, run in reversed([(_, list(run)) for _, run in groupby(job.rounds, lambda done: done.round.draft and done)]):
+        judged = run[-1].round
+        ticks = "✓" * min(judged.accepted, MOST_TICKS) + "…" * (judged.accepted > MOST_TICKS)
+        marks = ticks + "✗" * (judged.rejected is not None) if judged.draft else "–"
+        entry = Text(f"{marks} {len(judged.emitted)}{f' ×{len(run)}' * (len(run) > 1)}")
+        if row.cell_len + entry.cell_len + 3 > room:
+            row.pad_left(room - row.cell_len)  # it moves: its newest end stays where it is
+            break
+        row = Text("   ").join([entry, row]) if row else entry
+    for mark, style in STYLES.items():
+        row.highlight_regex(mark, style)
+    return spread(Text.assemble((ROUNDS, "dim"), row), mean, width)
 
 
 def _row(name: str, tokens: list[int], rates: list[str], width: int) -> Text:

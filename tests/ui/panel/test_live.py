@@ -24,14 +24,14 @@ FINAL = """\
 def read_lines(path):
     with        open(path) as handle
 ╭─ demo · K 4 · 14 tokens in 5 passes ────────────── 3.39× faster (3.08–3.73) ─╮
-│ passes   ████████                                                            │
-│          ████████          ████████ ████████ ████████               mean 2.8 │
-│ gave     1: 40 %  2: 0 %   3: 20 %  4: 20 %  5: 20 %         tokens per pass │
+│   1                                         ↳ def              plain  9.4 ms │
+│   2  ✓␣read ✓_lines ✓( ✓path                ↳ ):              4 of 4   12 ms │
+│   3  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J               ↳ ⇥open           2 of 4   12 ms │
+│   4  ✓( ✓path ✓) ✗↵                         ↳ ␣as             3 of 4   12 ms │
+│   5  ✗␣f ·:                                 ↳ ␣handle         0 of 2   12 ms │
 ├──────────────────────────────────────────────────────────────────────────────┤
-│ accepted ━━━━━━━╋━━━━━╸───────   64 % of drafted  ╋ pays from ≈ 35 % (30–42) │
-│ position 1 ▇ 75   2 ▇ 75   3 ▆ 67   4 ▃ 33 %                                 │
-│ speed    283 tok/s, without drafting ≈ 83       draft takes 15 % of the time │
-╰───────────────── ✓ accepted   ✗ rejected   · discarded   ↳ the target's own ─╯""".splitlines()
+│ accepted 64 % of drafted · by position 75 75 67 33 %               283 tok/s │
+╰─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────╯""".splitlines()
 
 
 class Ticking:

@@ -16,7 +16,7 @@ AT_80 = """\
 │ and 1 request more in the queue                                              │
 ├──────────────────────────────────────────────────── 1 failed · 2 left early ─┤
 │ all 41                                8 120  31 244   3 402     97      61 % │
-│ accepted 1 █ 90   2 ▅ 60   3 ▃ 33 %                 by position in the draft │
+│ accepted by position 90 60 33 %                                              │
 ├─ 2 of 16 conversations kept ──────────────────────────── 26.9 MB of 12.0 GB ─┤
 ╰──────────────────────────────── ✓ accepted   ✗ rejected   – nothing drafted ─╯""".splitlines()
 CROWD = replace(BUSY, running=tuple(answering(float(age)) for age in range(9)), waiting=(WAITS,) * 16)
