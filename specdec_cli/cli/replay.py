@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,15 +70,8 @@ def replay(
     if svg is None and html is None:
         from specdec_cli.ui.display import Look
 
-        look = Look(
-            panel=panel,
-            panel_size=panel_size,
-            colour_answer=colour_answer,
-            rounds=rounds,
-            show_rejected=show_rejected,
-            quiet=quiet,
-            plain=plain,
-        )
+        look = Look(panel=panel, panel_size=panel_size, colour_answer=colour_answer, quiet=quiet, plain=plain)
+        look = replace(look, rounds=rounds, show_rejected=show_rejected)
         finished = _play(trace, speed, step, look)
     for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
         if target is not None:

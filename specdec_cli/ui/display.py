@@ -17,7 +17,7 @@ from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.events import Event, to_dict
 from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.live import PanelDisplay
-from specdec_cli.ui.plain import PlainDisplay, RoundLines, bracketed, struck
+from specdec_cli.ui.plain import PlainDisplay, RoundLines
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import Closing, ErrorLike, columns, error_lines, summary
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe
@@ -135,18 +135,13 @@ def display_of(
         lines = JsonlDisplay(out)
         return Tee([lines, RoundLines(err, look.plain)]) if look.rounds else lines
     if look.panel is False or look.quiet or look.plain or not can_draw(err):
-        rejected = _spelling(out, look) if look.show_rejected and is_terminal(out) else None
-        plain = partial(PlainDisplay, out, err, plain=look.plain, rounds=look.rounds, rejected=rejected)
-        return plain(answer=answer, closing=None if look.quiet else closing)
+        plain = partial(
+            PlainDisplay, out, err, plain=look.plain, answer=answer, closing=None if look.quiet else closing
+        )
+        return plain(rounds=look.rounds, show_rejected=look.show_rejected, colour_answer=look.colour_answer)
     small, colours = look.panel_size == "small", look.colour_answer
     panel = partial(PanelDisplay, out, err, name=name, closing=closing, small=small, colour_answer=colours)
     return panel(make_rows=make_rows, stays=stays, rounds=look.rounds, show_rejected=look.show_rejected)
-
-
-def _spelling(out: TextIO, look: Look) -> Callable[[str], str]:
-    """How a rejected token is told from the answer around it."""
-    console = make_console(out, plain=look.plain)
-    return struck if look.colour_answer and console.color_system and not console.no_color else bracketed
 
 
 @contextmanager

@@ -13,8 +13,10 @@ from specdec_cli.fates import Fate, TokenStream
 from specdec_cli.ui.panel.answer import rejected_word
 from specdec_cli.ui.panel.rounds import RoundRows
 from specdec_cli.ui.summary import Closing, print_lines, summary
-from specdec_cli.ui.terminal import is_terminal, make_console, same_terminal
+from specdec_cli.ui.terminal import has_colour, is_terminal, make_console, same_terminal
 from specdec_cli.ui.writer import AnswerWriter
+
+_STRUCK = "\x1b[9;31m{}\x1b[29;39m"
 
 
 class RoundLines:
@@ -56,19 +58,21 @@ class PlainDisplay:
         plain: bool = False,
         answer: AnswerWriter | None = None,
         rounds: bool = False,
-        rejected: Callable[[str], str] | None = None,
+        show_rejected: bool = False,
+        colour_answer: bool = True,
         closing: Closing | None = summary,
     ) -> None:
         """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer.
 
-        `rounds` prints every round on `err`. `rejected` spells a rejected token amid the answer, if it is shown.
+        `rounds` prints every round on `err`. `show_rejected` shows rejected tokens in the answer on a terminal.
         """
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
         self._folds, self._closing = is_terminal(err), closing
         shared = same_terminal(out, err)
         self._lines = RoundLines(err, plain, lambda: not shared or self._answer.between_lines) if rounds else None
-        self._rejected, self._tokens = rejected, TokenStream()
+        self._rejected, self._tokens = show_rejected and is_terminal(out), TokenStream()
+        self._coloured = colour_answer and has_colour(make_console(out, plain=plain))
         self._start: Start | None = None
         self._prefill: Prefill | None = None
 
@@ -99,14 +103,15 @@ class PlainDisplay:
             self._end()
 
     def _write(self, text: str, ends: bool = False) -> None:
-        if self._rejected is None:
+        if not self._rejected:
             self._say(text)
             return
         for token in [*self._tokens.feed(text), *(self._tokens.rest() if ends else ())]:
             if token.said:
                 self._say(token.piece)
             elif token.fate is Fate.REJECTED:
-                self._answer.insert(self._rejected(token.piece))
+                blank, word = rejected_word(token.piece, self._coloured)
+                self._answer.insert(f"{blank}{_STRUCK if self._coloured else '{}'}".format(word))
 
     def _say(self, text: str) -> None:
         """Rounds' lines that wait for the end of the answer's line go to where `text` ends it."""
@@ -121,13 +126,3 @@ class PlainDisplay:
         self._answer.end()
         if self._lines:
             self._lines.flush()
-
-
-def struck(piece: str) -> str:
-    """A rejected token amid an answer on a terminal with colour: red, and struck through."""
-    return "{}\x1b[9;31m{}\x1b[29;39m".format(*rejected_word(piece, coloured=True))
-
-
-def bracketed(piece: str) -> str:
-    """A rejected token amid an answer elsewhere: [-word-]."""
-    return "".join(rejected_word(piece, coloured=False))

@@ -20,7 +20,7 @@ from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.panel.rounds import RoundRows
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState, drafting
 from specdec_cli.ui.summary import Closing, print_lines, summary
-from specdec_cli.ui.terminal import make_console, same_terminal, terminal_size
+from specdec_cli.ui.terminal import has_colour, make_console, same_terminal, terminal_size
 from specdec_cli.ui.writer import AnswerWriter
 
 REFRESH_SECONDS: Final = 0.1
@@ -58,7 +58,7 @@ class PanelDisplay:
         self._rounds, self._show_rejected = rounds, show_rejected
         self._console = make_console(err, plain=False)
         self._region = LiveRegion(self._console, err, self._size)
-        self._coloured = colour_answer and self._console.color_system is not None and not self._console.no_color
+        self._coloured = colour_answer and has_colour(self._console)
         self._answer = None if same_terminal(out, err) else AnswerWriter(out)
         self._state = PanelState(name=name)
         self._reset(coloured=False)
