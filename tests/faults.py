@@ -197,14 +197,14 @@ FAULTS = (
         "serve/http/dialect.py",
         "answers[:: answers[0].ask.choices]",
         "answers",
-        "serve/http/test_usage.py",
+        "serve/http/test_small_print.py::test_the_prompt_is_counted_once_however_many_answers_there_are",
     ),
     Fault(
         "H11 no last line where usage is streamed",
         "serve/http/completions.py",
         'return (self.event([], **sums) if sums else b"") + b"data: [DONE]\\n\\n"',
         'return self.event([], **sums) if sums else b"data: [DONE]\\n\\n"',
-        "serve/http/test_usage.py",
+        "serve/http/test_small_print.py::test_a_stream_ends_with_done_once_and_the_sums_stand_before_it",
     ),
     # Sessions, texts and measurements.
     Fault(

@@ -138,16 +138,12 @@ def make_console(stream: TextIO, *, plain: bool) -> Console:
     return console
 
 
-<<<<<<< HEAD
-def print_words(console: Console, text: Text, end: str = "\n") -> None:
-=======
 def has_colour(console: Console) -> bool:
     """Whether what is printed on `console` may be told by its colour."""
     return console.color_system is not None and not console.no_color
 
 
-def print_words(console: Console, text: Text) -> None:
->>>>>>> panel
+def print_words(console: Console, text: Text, end: str = "\n") -> None:
     """On a terminal its rows break between words; elsewhere a line stays a line."""
     console.print(text, soft_wrap=not is_terminal(console.file), end=end)
 
