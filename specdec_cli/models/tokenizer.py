@@ -349,8 +349,8 @@ def _load(folder: Path, state: tuple[object, ...], names: Names, ends: tuple[int
 
 
 def _state(folder: Path) -> tuple[object, ...]:
-    """Of every file its name, size and date."""
-    status = {path.name: path.stat() for path in sorted(folder.iterdir())}
+    """Of every file its name, size and date; in a snapshot that is partly here, some lead nowhere."""
+    status = {path.name: path.stat() for path in sorted(folder.iterdir()) if path.is_file()}
     return tuple((name, found.st_size, found.st_mtime_ns) for name, found in status.items())
 
 

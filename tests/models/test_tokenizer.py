@@ -169,6 +169,14 @@ def test_a_damaged_tokenizer_is_not_available(tmp_path, content):
     assert "\n" not in caught.value.message
 
 
+def test_a_link_to_a_file_that_is_not_here_yet_is_no_matter(tmp_path):
+    """`pull` of a pair that was partly here failed: a snapshot links to weights that an interrupted pull left out."""
+    folder = tiny_folder(tmp_path / "model")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors").symlink_to(tmp_path / "nowhere")
+    assert Tokenizer.load(folder, "m", TINY).encode("a")
+
+
 def with_vocabulary(folder, **words):
     path = folder / "tokenizer.json"
     values = json.loads(path.read_text())
