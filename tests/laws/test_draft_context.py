@@ -83,7 +83,7 @@ def soak(pair, held):
     return accepted, rejected
 
 
-@pytest.mark.parametrize(("target", "draft", "n"), [("plain", "plain", 9), *SLOW])
+@pytest.mark.parametrize(("target", "draft", "n"), [pytest.param("plain", "plain", 9, marks=pytest.mark.slow), *SLOW])
 def test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding(target, draft, n, tmp_path):
     target_network, draft_network = networks(KINDS[target])[0], networks(KINDS[draft])[1]
     slot = Slot(CachedModel(target_network, "t"), CachedModel(draft_network, "d", recent=n))
@@ -110,6 +110,7 @@ def test_fifty_turns_with_a_head_of_the_last_tokens_are_plain_decoding(n, tmp_pa
     assert accepted > TURNS and rejected > TURNS
 
 
+@pytest.mark.slow
 def test_bytes_and_reading_are_bounded_however_long_the_context(tmp_path):
     """The draft reads N tokens of a prompt at most, N again where its room is full, and its caches stay what they are.
 

@@ -165,21 +165,22 @@ def test_a_pair_of_unknown_files_keeps_nothing(tmp_path):
 def test_who_comes_while_conversations_are_written_waits_for_one_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(scheduler, "PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(conversations, "PAUSE_BYTES_A_SECOND", 1e12)
-    pair, written = MAKERS["plain"](tmp_path), []
+    pair, came, answered = MAKERS["plain"](tmp_path), [], []
     with Restarting(pair, tmp_path / "kept") as server:
         write = server.folder.write
 
         def slow(slot, *more):
-            if not written:
-                written.append(Client(server.desk, job(ids(30, 9), 4)))
+            """Somebody comes while the first conversation is written; was he answered before the next one was?"""
+            answered.extend(client.done.is_set() for client in came)
+            if not came:
+                came.append(Client(server.desk, job(ids(30, 9), 4)))
             write(slot, *more)
-            written.append(len(slot.tokens))
 
         for seed in range(3):
             server.ask(job(ids(100, seed), 4))
         monkeypatch.setattr(server.folder, "write", slow)
-        waited_for(lambda: written)
-        assert written[0].wait().end.tokens == alone(pair, job(ids(30, 9), 4)) and len(written) == 2
+        waited_for(lambda: answered)
+        assert came[0].wait().end.tokens == alone(pair, job(ids(30, 9), 4)) and answered[0]
 
 
 def test_ending_takes_no_longer_than_it_may(tmp_path, monkeypatch):
