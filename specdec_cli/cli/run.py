@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from specdec_cli import blas
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, resolve, warn_of_unused_k, without_reason
 from specdec_cli.cli.options import (
@@ -89,10 +88,8 @@ def run(
         session = load_session(found, models, reserve_tokens=reserve_tokens, request=request, **said)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
         introduce_demo(found.pair.name, **said)
-        if display.notices and sys.stderr.isatty() and blas.load() == blas.REFERENCE:
-            from specdec_cli.ui.display import print_notice
-
-            print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", display.plain)
+        if display.notices and sys.stderr.isatty():
+            _warn_of_reference_blas(display.plain)
         interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))
         stack.enter_context(display.no_echo())
         finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
@@ -102,6 +99,14 @@ def run(
         print_notice(sys.stderr, doubt, display.plain)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
+
+
+def _warn_of_reference_blas(plain: bool) -> None:
+    from specdec_cli import blas
+    from specdec_cli.ui.display import print_notice
+
+    if blas.load() == blas.REFERENCE:
+        print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", plain)
 
 
 def read_prompt(argument: str | None, file: Path | None = None, command: str = "specdec run") -> str:

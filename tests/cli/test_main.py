@@ -36,14 +36,20 @@ def test_help_is_fast_and_imports_nothing_heavy():
         "assert not {'mlx', 'mlx_lm', 'transformers', 'huggingface_hub', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, env=ENVIRONMENT)
-    seconds = []
-    for _ in range(7):
-        before = os.times()
-        assert ran("--help")[0] == 0
-        after = os.times()
-        seconds.append(sum(after[2:4]) - sum(before[2:4]))
-    # Seconds of computing, the least of seven: what the program needs, not what a busy machine adds.
-    assert min(seconds) < 0.3 * float(os.environ.get("TEST_SLOWNESS", "1")), seconds
+    ratios = []
+    for _ in range(5):  # in turns, so that a busy or a slow machine burdens both alike
+        alone, whole = computed("-c", "import typer, typer.rich_utils"), computed("-m", "specdec_cli", "--help")
+        ratios.append(whole / alone)
+    # What specdec needs beside the library that draws the help: 0.06 s of 0.26 on a quiet machine.
+    assert sorted(ratios)[2] < 2, ratios
+
+
+def computed(*arguments):
+    """Seconds that a process computes."""
+    before = os.times()
+    subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=ENVIRONMENT)
+    after = os.times()
+    return sum(after[2:4]) - sum(before[2:4])
 
 
 def test_the_answer_alone_is_on_stdout_and_the_summary_on_stderr(specdec, tiny_pair):

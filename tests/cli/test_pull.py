@@ -166,7 +166,7 @@ def test_on_a_terminal_the_question_comes_after_the_verdict_with_the_size(world,
         encoding="utf-8",
         dimensions=(40, 80),
     )
-    child.expect(r"download 7\d\d kB\? \[Y/n\]: ", timeout=120)
+    child.expect(r"download 7\d\d kB\? \[Y/n\] ", timeout=120)
     before = child.before
     assert before.startswith(f"best is recommended for this machine: {BIG} with {SMALL}\r\n")
     assert before.index("identical: all 259 ids agree") < before.index("to download: 7")

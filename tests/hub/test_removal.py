@@ -67,7 +67,7 @@ def test_removing_one_commit_keeps_what_the_other_shares(server, home):
 
 def test_removing_what_is_not_here_says_so(server, home):
     assert ask(server, home, "hub.removal('org/tiny')") == unavailable(
-        f"{NAME} is not in the model cache {home}/hub", "specdec pairs"
+        f"{NAME} is not in the model cache {home}/hub", "specdec pairs lists all"
     )
     commit = server.commit(NAME, model())
     ask(server, home, PULL)
