@@ -34,8 +34,10 @@ THREADS = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")
 # more integers are in registers. A complex product takes its two factors as addresses, hence other places.
 PRODUCTS = {"cblas_sgemm": (16, 32, 48), "cblas_dgemm": (16, 32, 48), "cblas_cgemm": (24, 40, 64)}
 FUNCTIONS = PRODUCTS | {"openblas_get_config": (), "openblas_set_num_threads": ()}
-# A pass over fewer bytes takes so few milliseconds that threads cost more to wake than they save.
-SMALL_BYTES = 256 << 20
+# Between products, threads cost more to wake than they save. Whole answers at K = 3 on two cores of an AMD EPYC, tokens
+# a second with one thread and with two: 66 and 42 for 20 MB of weights, 17 and 13.5 for 400, 12 and 11 for 800, 5 and
+# 6.4 for 1,600.
+SMALL_BYTES = 800_000_000
 CPUS, QUOTA = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup/cpu.max")
 
 
