@@ -4,6 +4,7 @@ SpecdecError            exit 1   failed
 ├── UsageError          exit 2   the command line or its input is wrong
 ├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
 │   ├── Unanswered      exit 3   the Hub gave no answer: the model may exist
+│   ├── NoPair          exit 3   no pair was named, and the demo pair answers no questions
 │   └── PartlyHere      exit 3   files of a downloaded model are missing or altered: a pull mends it
 ├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
 └── DoesNotFit          exit 5   memory, disk or context is too small
@@ -43,6 +44,18 @@ class NotAvailable(SpecdecError):
 
 class Unanswered(NotAvailable):
     """The Hub did not answer, so the model may exist."""
+
+
+class NoPair(NotAvailable):
+    """No pair was named, and the demo pair answers no questions.
+
+    `offer` asks whether to begin with another, and `command` does so; empty where none is known to fit this machine.
+    """
+
+    def __init__(self, hint: str, offer: str = "", command: tuple[str, ...] = ()) -> None:
+        super().__init__("no models were chosen yet, and the demo pair only continues Python", hint)
+        self.offer = offer
+        self.command = command
 
 
 class PartlyHere(NotAvailable):

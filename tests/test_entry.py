@@ -25,7 +25,7 @@ class Press(importlib.abc.MetaPathFinder):
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Press())
 from specdec_cli.__main__ import main
-sys.argv = ["specdec", "run", "-q", "-n", "4", "def f"]
+sys.argv = ["specdec", "run", "-p", "demo", "-q", "-n", "4", "def f"]
 main()
 """
 

@@ -49,7 +49,7 @@ def audit(
     ks = None if k is None else parse_ks(k)
     asked = (temp, seed, raw, gap, shape.constraint())
     samples = BUNDLED if prompts is None else read_prompts(prompts)
-    found = resolve(models, ks or (), shown=True)
+    found = resolve(models, ks or (), raw=raw, shown=True)
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
     session = load_session(found, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)

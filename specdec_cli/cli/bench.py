@@ -67,7 +67,7 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     from specdec_cli.bench.prompts import from_file, load
     from specdec_cli.bench.result import BenchSettings
     from specdec_cli.bench.sweep import BenchRequest
-    from specdec_cli.pairs.resolve import has_own_head
+    from specdec_cli.pairs.resolve import has_own_head, no_pair
 
     drafts = models.drafts
     drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
@@ -88,6 +88,8 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     first = drafts[0] if models.target and drafts else None  # a draft beside --pair joins it below
     names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
     found = resolve_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
+    if found.unnamed and not options.raw:
+        raise no_pair()
     pair = replace(found.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else found.pair
     pair = read_by_draft(pair, models)
     named = found.pair.source != "command line" and not drafts

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from specdec_cli.cli.table import row_of
 from specdec_cli.errors import SpecdecError, UsageError
+
+T = TypeVar("T")
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -63,17 +65,18 @@ def ask(question: str, yes: bool, *, usual: bool = False) -> None:
     Raises: UsageError where stdin is no terminal, SpecdecError on a no, KeyboardInterrupt on Ctrl-C.
     """
     require_answer(question, yes)
-    if yes:
-        return
-    answer = _answer(f"{question} {'[Y/n]' if usual else '[y/N]'}")
-    while answer not in ANSWERS:
-        answer = _answer(f"{answer} is no answer: type y or n")
-    if not (usual if ANSWERS[answer] is None else ANSWERS[answer]):
+    answers = {"": usual, "y": True, "yes": True, "n": False, "no": False}
+    if not (yes or choose(f"{question} {'[Y/n]' if usual else '[y/N]'}", answers)):
         raise SpecdecError("nothing was done", "answer y, or add --yes")
 
 
-# What a person may type; Enter alone is the usual answer.
-ANSWERS = {"": None, "y": True, "yes": True, "n": False, "no": False}
+def choose(question: str, answers: Mapping[str, T]) -> T:
+    """What belongs to the answer that a person types; "" is Enter alone. Raises: KeyboardInterrupt on end of input."""
+    typed = _answer(question)
+    while typed not in answers:
+        *first, last = (word for word in answers if len(word) == 1)
+        typed = _answer(f"{typed} is no answer: type {', '.join(first)} or {last}")
+    return answers[typed]
 
 
 def _answer(question: str) -> str:

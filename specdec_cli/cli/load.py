@@ -83,15 +83,22 @@ def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: b
         print_notice(sys.stderr, f"-k {k} has no effect: --drafter {NONE.name} drafts nothing", plain)
 
 
-def resolve(models: ModelOptions, ks: Sequence[K] = (), *, shown: bool = False, plain: bool = False) -> Resolved:
+def resolve(
+    models: ModelOptions, ks: Sequence[K] = (), *, raw: bool = False, shown: bool = False, plain: bool = False
+) -> Resolved:
     """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
     `--offline` holds from here on. With `shown` a person reads meanwhile that something is loaded.
+    Raises: NoPair where the demo pair would have to answer, and not `raw`ly continue, without having been named.
     """
+    from specdec_cli.pairs.resolve import no_pair
+
     forbid_network(models.offline)
     drafter = drafter_at(models.drafter, ks)
     with resolving(models, shown=shown, plain=plain):
         found = resolve_named(models.pair, models, here=drafter != NONE.name)
+    if found.unnamed and not raw:
+        raise no_pair()
     reason = "" if drafter == NONE.name else found.reason  # why it drafts as it does, and nobody is to draft
     return replace(found, reason=reason, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
 

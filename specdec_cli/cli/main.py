@@ -18,18 +18,19 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from specdec_cli.cli import audit, bench, chat, doctor, help, pairs, race, replay, run, serve
+from specdec_cli.cli import audit, bench, chat, demo, doctor, help, pairs, race, replay, run, serve
+from specdec_cli.cli.command import choose
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.cli.table import PREFIX, row_of, variables
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import NoPair, SpecdecError, UsageError
 from specdec_cli.request import nearest
 from specdec_cli.session.signals import ENDING, unwinding
 from specdec_cli.version import __version__
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
-    "Talk": ("run", "chat", "serve", "race"),
+    "Talk": ("run", "chat", "serve", "race", "demo"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Help": ("help",),
@@ -57,7 +58,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, serve, race, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, serve, race, demo, bench, audit, replay, doctor, pairs, help):
     app.add_typer(module.app)
 
 
@@ -162,6 +163,8 @@ def exit_code(arguments: list[str]) -> int:
         return 130
     except TyperException as error:
         return fail(by_variable(usage_error(error), known, arguments))
+    except NoPair as error:
+        return begin(error, arguments)
     except UsageError as error:
         return fail(by_variable(error, known, arguments))
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
@@ -169,6 +172,29 @@ def exit_code(arguments: list[str]) -> int:
             drop_unwritten()
         return fail(as_user_error(error))
     return code
+
+
+def begin(missing: NoPair, arguments: list[str]) -> int:
+    """No pair was named: a person may get the one that suits this machine and go on, or see the demo."""
+    from specdec_cli.ui.display import print_notice
+    from specdec_cli.ui.terminal import is_terminal
+
+    silent = {"-q", "--quiet", "--json"} & set(arguments)
+    if silent or not (missing.offer and sys.stdin.isatty() and is_terminal(sys.stderr)):
+        return fail(missing)
+    *about, question = missing.offer.split("\n")
+    for line in (f"{missing.message[0].upper()}{missing.message[1:]}.", *about):
+        print_notice(sys.stderr, line, plain="--plain" in arguments)
+    get, show = missing.command, ("demo",)
+    answers = {"": get, "y": get, "yes": get, "n": (), "no": (), "d": show, "demo": show}
+    try:
+        chosen = choose(f"{question} [Y/n], or d for the demo:", answers)
+    except KeyboardInterrupt:
+        return 130
+    if not chosen:
+        return fail(missing)
+    code = exit_code([*chosen])
+    return code if code or chosen == show else exit_code(arguments)
 
 
 def main() -> NoReturn:

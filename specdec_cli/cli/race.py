@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,28 +60,48 @@ def race(
     files = tuple(export or ())
     require_writable("--export", files, (".svg", ".html"))
     text = read_prompt(prompt, command="specdec race")
+    events = run_race(models, asked, Asked(text, raw, answer.system), json=json, quiet=quiet, plain=plain)
+    for file in files:
+        from specdec_cli.ui.race import race_picture
+
+        write_export("--export", file, race_picture(events, file.suffix), shown=not (quiet or json), plain=plain)
+    require_lossless(events)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is put to both lanes; `raw`: they continue it."""
+
+    text: str
+    raw: bool
+    system: str | None = None
+
+
+def run_race(
+    models: ModelOptions, asked: AnswerSettings, prompt: Asked, *, json: bool, quiet: bool, plain: bool
+) -> list[RaceEvent]:
+    """All events of one race, shown as they come. Raises: SpecdecError."""
     shown = not (quiet or json)
     warn_of_unused_k(models, asked.k, shown=shown, plain=plain)
-    found = without_reason(resolve(models, shown=shown, plain=plain))
+    found = without_reason(resolve(models, raw=True, shown=shown, plain=plain))
     doubt = warning_of_load(shown and sys.stderr.isatty())
     # Two lanes have caches of their own.
-    reserve_tokens = 2 * (answer.max_tokens + len(text) // 3)
+    reserve_tokens = 2 * (asked.asked.max_tokens + len(prompt.text) // 3)
     session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
-    from specdec_cli.race.events import RaceFinish
-    from specdec_cli.race.race import RacePlan, same_text
-    from specdec_cli.race.race import race as run_race
-    from specdec_cli.ui.race import race_display, race_picture
+    from specdec_cli.race import race as lanes
+    from specdec_cli.ui.race import race_display
 
     request = asked.request(found)
-    request = same_text(request, session.effective(request)["temperature"])
-    ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
+    request = lanes.same_text(request, session.effective(request)["temperature"])
+    ids = session.raw_tokens(prompt.text) if prompt.raw else session.chat_tokens(prompt.text, prompt.system)
     introduce_demo(found.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:
         show = stack.enter_context(race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain))
         interrupt = stack.enter_context(Interrupt())
+        plan = lanes.RacePlan(request, ids, prompt.text, prompt.raw)
         try:
-            for event in run_race(session.pair, RacePlan(request, ids, text, raw), interrupt.requested):
+            for event in lanes.race(session.pair, plan, interrupt.requested):
                 events.append(event)
                 show(event)
         except SpecdecError as error:
@@ -90,8 +112,13 @@ def race(
         from specdec_cli.ui.display import print_notice
 
         print_notice(sys.stderr, doubt, plain)
-    for file in files:
-        write_export("--export", file, race_picture(events, file.suffix), shown=shown, plain=plain)
+    return events
+
+
+def require_lossless(events: Sequence[RaceEvent]) -> None:
+    """Raises: typer.Exit after Ctrl-C, SpecdecError where the lanes' texts differ by more than rounding."""
+    from specdec_cli.race.events import RaceFinish
+
     finish = events[-1]
     if isinstance(finish, RaceFinish) and finish.reason == "interrupted":
         raise typer.Exit(130)

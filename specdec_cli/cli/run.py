@@ -60,7 +60,7 @@ def run(
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
     said = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
-    found = without_reason(resolve(models, asked.ks, **said))
+    found = without_reason(resolve(models, asked.ks, raw=raw, **said))
     if predicted and models.drafter is None and found.drafter != NONE.name:
         found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(found), predict=predicted)

@@ -187,17 +187,22 @@ def _row(pair: Pair, sizes: dict[str, int], default: bool) -> PairRow:
     return PairRow(known, size, problem is None, fits(pair, size or estimate), default, estimate, pullable)
 
 
-def recommended(known: Registry) -> Pair:
-    """The pair with the largest minimum memory that this machine has; of equals the first.
+def fitting(known: Registry) -> list[Pair]:
+    """Pairs with a stated minimum memory that this machine has, the one to recommend first.
 
-    Raises: NotAvailable if even the smallest needs more.
+    Those whose ids rest on one source come last; then the largest minimum comes first, of equals the first listed.
     """
-    fitting = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
-    if not fitting:
-        raise NotAvailable(
-            f"no listed pair is known to fit {physical_bytes() / 1e9:.1f} GB", "name one: specdec pull --target ID"
-        )
-    return max(fitting, key=lambda pair: pair.min_memory_gb or 0)
+    found = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
+    return sorted(found, key=lambda pair: (pair.one_source, -(pair.min_memory_gb or 0)))
+
+
+def recommended(known: Registry) -> Pair:
+    """The first of those that fit. Raises: NotAvailable if even the smallest needs more memory."""
+    if found := fitting(known):
+        return found[0]
+    raise NotAvailable(
+        f"no listed pair is known to fit {physical_bytes() / 1e9:.1f} GB", "name one: specdec pull --target ID"
+    )
 
 
 def users_of(name: str, known: Registry) -> list[str]:

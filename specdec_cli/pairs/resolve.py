@@ -7,11 +7,21 @@ import shlex
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.errors import NoPair, SpecdecError, UsageError
+from specdec_cli.format import size
 from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.vocab import compare
-from specdec_cli.pairs.catalog import is_downloaded, is_local, registry
+from specdec_cli.pairs.catalog import (
+    confirmed,
+    downloaded,
+    fitting,
+    is_downloaded,
+    is_local,
+    network_forbidden,
+    registry,
+    size_bytes,
+)
 from specdec_cli.pairs.local import own_head
 from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 
@@ -29,6 +39,49 @@ class Resolved:
     pair: Pair
     reason: str = ""
     drafter: str = DEFAULT_DRAFTER
+
+    @property
+    def unnamed(self) -> bool:
+        """Whether this is the demo pair because nobody named another."""
+        return self.reason == NOBODY_NAMED
+
+
+def no_pair() -> NoPair:
+    """The demo pair would have to answer: what to begin with instead, and the demo as it is."""
+    step = first_step(registry())
+    return NoPair(f"{step.hint}; or see it work without a download: specdec demo", step.question, step.command)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstStep:
+    """A way to a pair for this machine: as a hint, and as a question, its last line, whose yes is `command`."""
+
+    hint: str
+    question: str = ""
+    command: tuple[str, ...] = ()
+
+
+def _names(pair: Pair) -> str:
+    return " + ".join(name for name, _ in pair.models)
+
+
+def first_step(known: Registry) -> FirstStep:
+    """To the default pair, else to one that is here, else to the recommended one."""
+    default = known.default_pair
+    if default not in (None, DEMO):
+        return FirstStep(f"specdec race -p {default} 'Why is the sky blue?'")
+    fit = fitting(known)
+    if here := next((pair for pair in fit if downloaded(pair)), None):
+        question = f"On this machine: {here.name}\n  {_names(here)}\nUse it from now on?"
+        return FirstStep(f"specdec pairs use {here.name}, which is here", question, ("pairs", "use", here.name))
+    if not fit:
+        return FirstStep("specdec pull --target ID")
+    total = size_bytes(fit[0], confirmed(), estimate=True)
+    about = f"{fit[0].name}, {size(total)}" if total else fit[0].name
+    if network_forbidden():
+        return FirstStep(f"specdec pull ({about}), with the network")
+    question = f"Recommended for this machine: {about}\n  {_names(fit[0])}\nDownload it now?"
+    return FirstStep(f"specdec pull ({about})", question, ("pull", fit[0].name))
 
 
 def resolve_pair(

@@ -46,6 +46,7 @@ class Verdict:
         names = ("context_tokens", "peak_bytes", "limit_bytes", "fits", "largest_context")
         return {
             "pair": pair.name,
+            "one_source": pair.one_source,
             "target": pair.target,
             "draft": pair.draft,
             "verdict": "refused" if self.obstacles else "runs",

@@ -20,6 +20,7 @@ from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
 COMMON = "mlx-community/"
+ONE_SOURCE = "one source: ids seen in a single thread or card"
 # From this width on a pair takes one line.
 WIDE = 100
 
@@ -33,7 +34,7 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow], memory_bytes: int, every: 
     width = max(map(len, names.values()), default=0)
     for heading, group in groups.items():
         console.print(Text(f"{heading} ({size(memory_bytes)})" if heading == TOO_LARGE else heading, "bold"))
-        for row in sorted(group, key=lambda row: row.pair.source != "yours"):
+        for row in sorted(group, key=lambda row: (row.pair.source != "yours", row.pair.one_source)):
             _print_pair(console, row, names[row.pair.name].ljust(width))
         console.print()
     if folded:
@@ -95,7 +96,7 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
     if any(name.startswith(COMMON) for row in rows for name, _ in row.pair.models):
         parts.append(f"ids without an organisation are {COMMON}…")
     if any(row.pair.one_source for row in rows):
-        parts.append("one source: ids seen in a single thread or card")
+        parts.append(ONE_SOURCE)
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
         parts.append(f"{unverified} of {len(rows)} not yet confirmed by the Hub: specdec pairs --online")
@@ -134,7 +135,8 @@ def _two_columns(rows: Sequence[tuple[Text, str]]) -> Table:
 
 
 def _answers(found: Verdict) -> list[tuple[str, str]]:
-    rows = [("pair", found.pair.name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
+    name = f"{found.pair.name} ({ONE_SOURCE})" if found.pair.one_source else found.pair.name
+    rows = [("pair", name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
     if found.head is not None:
         whose = "" if found.pair.draft else "the target's own "
         about = f"{whose}MTP head: {count(len(found.head.tensors), 'tensor')}, {size(found.head.loaded_bytes)}"

@@ -20,7 +20,7 @@ from specdec_cli import gain
 from specdec_cli.audit.divergence import Divergence
 from specdec_cli.events import Finish, RoundDone, Start
 from specdec_cli.fates import Fate, TokenStream
-from specdec_cli.format import count, speed
+from specdec_cli.format import count, percent, speed
 from specdec_cli.race.events import (
     DRAFTED,
     LANES,
@@ -212,6 +212,31 @@ def verdict_lines(finish: RaceFinish, width: int) -> list[Text]:
     """The last words in lines of at most `width` cells."""
     styles = ("green" if finish.lossless else "bold red", ratio_style(finish), "dim")
     return flow(zip(verdict(finish), styles, strict=False), width)
+
+
+def lesson(events: Iterable[RaceEvent], step: str) -> list[tuple[str, str]]:
+    """What the demo pair's race shows: what was accepted, why that paid or did not, and the `step` to a real pair."""
+    state = RaceState()
+    for event in events:
+        state.apply(event)
+    drafted, finish = state.lanes[DRAFTED].finish, state.finish
+    if drafted is None or finish is None or finish.measured is None:
+        return []
+    stats, low = drafted.stats, finish.measured.low
+    paid = low is not None and low > 1
+    share, tokens = percent(stats["draft_acceptance_rate"]), stats["emitted_tokens"]
+    guessed = f"The draft guessed {count(stats['draft_n'], 'token')} in {count(stats['rounds'], 'round')}"
+    passes = f"The target wrote {count(tokens, 'token')} in {count(stats['target_passes'], 'pass')}, not in {tokens}"
+    return [
+        ("What was accepted", f"{guessed}; the target accepted {stats['draft_n_accepted']} of them ({share})."),
+        (
+            "Why it paid" if paid else "Whether it paid",
+            f"{passes}. A pass reads all of its weights, however many tokens it checks. "
+            f"Measured on this machine: {ratio(finish)}.",
+        ),
+        ("This pair", "Two tiny models that only continue Python. The target was trained to lean to its draft."),
+        ("A real pair", step),
+    ]
 
 
 def _settings(state: RaceState) -> list[str]:

@@ -167,7 +167,7 @@ def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, mo
 
     monkeypatch.setattr("specdec_cli.cli.bench.awake", lambda: nullcontext(seen.append("awake")))
     monkeypatch.setattr("specdec_cli.bench.live.load_machine", load_machine)
-    assert specdec("bench", "-q")[0] == 130
+    assert specdec("bench", "-q", "-p", "demo")[0] == 130
     assert seen == ["awake", "loads"]
 
 

@@ -24,7 +24,8 @@ ALT_ENTER, ENTER, CTRL_C, CTRL_D, UP = "\x1b\r", "\r", "\x03", "\x04", "\x1b[A"
 
 
 def chat_on(home, *arguments, **environment):
-    return Terminal(home, "chat", *arguments, **environment)
+    named = {"-p", "--target", "--resume", "--pair"} & set(arguments) or "SPECDEC_PAIR" in environment
+    return Terminal(home, "chat", *(() if named else ("-p", "demo")), *arguments, **environment)
 
 
 @pytest.fixture(autouse=True)
@@ -221,7 +222,12 @@ def test_copy_hands_the_answer_to_the_terminals_clipboard(tmp_path):
 @pytest.fixture
 def piped(specdec):
     """A chat whose messages come through a pipe, in this process."""
-    return lambda *arguments, stdin: specdec("chat", *arguments, stdin=stdin.encode())
+
+    def chat(*arguments, stdin):
+        named = () if "--resume" in arguments else ("-p", "demo")
+        return specdec("chat", *named, *arguments, stdin=stdin.encode())
+
+    return chat
 
 
 def test_piped_lines_are_messages_and_stdout_holds_the_answers_alone(piped, tmp_path):

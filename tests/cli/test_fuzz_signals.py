@@ -23,8 +23,8 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="macOS forbids forks of a process with its frameworks loaded"),
 ]
 SEED = int(os.environ.get("FUZZ_SEED", "16"))
-RUN = ["run", "-n", "400", "-k", "3", "def read(path):"]
-CHAT = ["chat", "-n", "400"]
+RUN = ["run", "-p", "demo", "-n", "400", "-k", "3", "def read(path):"]
+CHAT = ["chat", "-p", "demo", "-n", "400"]
 # (signals in turn, exit codes)
 SIGNALS = {
     "one Ctrl-C": ([signal.SIGINT], {0, 130}),

@@ -52,7 +52,7 @@ def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tm
 
 @pytest.mark.parametrize("command", ["run", "chat"])
 def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone(specdec, command):
-    words = [command, "-k", "4", "-n", "24", "--temp", "0", "-q"]
+    words = [command, "-p", "demo", "-k", "4", "-n", "24", "--temp", "0", "-q"]
     lone = ["--raw", "def read_lines(path):"] if command == "run" else []
     given = {"stdin": b"" if lone else b"def read_lines(path):\n"}
     events = [json.loads(line) for line in specdec(*words, "--json", *lone, **given)[1].splitlines()]
@@ -71,7 +71,7 @@ def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone
 @pytest.mark.slow
 def test_without_a_prompt_a_person_gets_the_chat(tmp_path):
     """It was an error that named the chat."""
-    screen = Terminal(tmp_path, "run", "-n", "3", "-s", "be short").ready()
+    screen = Terminal(tmp_path, "run", "-p", "demo", "-n", "3", "-s", "be short").ready()
     screen.say("/show").wait("be short").type("\x04")
     code, text = screen.end()
     assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
@@ -116,12 +116,12 @@ def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only
 @pytest.mark.parametrize(("message", "code"), [(MEMORY, 5), (SCREEN, 1)])
 def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec, monkeypatch, message, code):
     FailingDevice(8, message).install(monkeypatch)
-    found, _, err = specdec("run", "-q", "-n", "8", "def")  # what was said before is on stdout
+    found, _, err = specdec("run", "-p", "demo", "-q", "-n", "8", "def")  # what was said before is on stdout
     error, hint = err.splitlines()
     assert found == code and error.startswith("error: ") and hint.startswith("hint: ")
     assert "Command buffer execution failed" in error and "-k 0" in hint
     FailingDevice(8, message).install(monkeypatch)
-    found, out, _ = specdec("run", "--json", "-n", "8", "def")
+    found, out, _ = specdec("run", "-p", "demo", "--json", "-n", "8", "def")
     last = json.loads(out.splitlines()[-1])
     assert (found, last["event"], last["exit_code"]) == (code, "error", code)
 

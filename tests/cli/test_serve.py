@@ -25,7 +25,7 @@ def test_another_interface_needs_a_key(specdec):
 def test_a_port_in_use_is_named_with_the_next(specdec):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        code, message, hint = specdec.refused("serve", "--port", port)
+        code, message, hint = specdec.refused("serve", "-p", "demo", "--port", port)
     assert (code, message) == (1, f"port {port} of 127.0.0.1 is in use by another program")
     assert hint == f"take another: --port {port + 1}"
 
@@ -50,7 +50,7 @@ CACHE_DIR = ("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used:
     ],
 )
 def test_what_is_wrong_is_refused_before_any_model(specdec, arguments, message):
-    assert specdec.refused("serve", *arguments)[:2] == (2, message)
+    assert specdec.refused("serve", "-p", "demo", *arguments)[:2] == (2, message)
 
 
 def test_an_empty_key_is_no_key(specdec, monkeypatch, tmp_path):
@@ -63,7 +63,7 @@ def test_an_empty_key_is_no_key(specdec, monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_a_folder_of_conversations_is_one_servers(specdec, tmp_path):
     with locked(tmp_path):
-        code, message, hint = specdec.refused("serve", "--port", 0, "--cache-dir", tmp_path)
+        code, message, hint = specdec.refused("serve", "-p", "demo", "--port", 0, "--cache-dir", tmp_path)
     assert (code, message) == (2, f"--cache-dir {tmp_path} is in use by another specdec server")
     assert hint == "give another folder: --cache-dir DIR"
 
@@ -76,7 +76,7 @@ def free_port():
 def started(port, *options, **more):
     """A server as a process, which answers."""
     environment = os.environ | {"COLUMNS": "80"}
-    command = [sys.executable, "-m", "specdec_cli", "serve", "--port", str(port), *map(str, options)]
+    command = [sys.executable, "-m", "specdec_cli", "serve", "-p", "demo", "--port", str(port), *map(str, options)]
     process = subprocess.Popen(
         command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **more
     )

