@@ -175,7 +175,7 @@ def verified(pair: Pair, sizes: dict[str, int]) -> Pair:
 
 def rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
-    sizes, default = confirmed(), known.default_pair or DEMO
+    sizes, default = confirmed(), known.default_pair
     return [_row(pair, sizes, pair.name == default) for pair in known.pairs.values()]
 
 
