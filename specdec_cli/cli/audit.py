@@ -4,62 +4,39 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import load_session, resolve
-from specdec_cli.cli.options import MaxTokens, ModelOptions, Raw, ShapeOptions
+from specdec_cli.cli.options import ModelOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
-from specdec_cli.request import DEFAULT_K, MAX_K, effective, parse_k
+from specdec_cli.request import effective, parse_k
 
 app = typer.Typer()
 
-Ks = Annotated[
-    str | None,
-    typer.Option(
-        "--num-draft-tokens",
-        "-k",
-        metavar="N|auto,…",
-        envvar="SPECDEC_K",
-        show_envvar=False,
-        help=f"Tokens drafted per round, 0 to {MAX_K}, or auto; several, as in 1,4, are compared one by one.",
-        show_default=f"the pair's, else {DEFAULT_K}",
-    ),
-]
-Temp = Annotated[float, typer.Option(metavar="T", help="Temperature of the coupled answers; 0 leaves them out.")]
-Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the coupled answers.")]
-Prompts = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Your own prompts, one a line.", show_default="eight bundled ones")
-]
-Gap = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", help="Largest gap that counts as a near-tie.", show_default="the largest change measured"
-    ),
-]
 
-
-@app.command(short_help="Is this pair lossless here? Compare it with plain decoding.")
+@app.command(epilog="specdec audit\nspecdec audit -p qwen3-8b -k 1,4,auto")
 @grouped
 def audit(
     *,
     models: ModelOptions,
-    k: Ks = None,
-    max_tokens: MaxTokens = 64,
-    temp: Temp = 0.8,
-    seed: Seed = 0,
-    prompts: Prompts = None,
+    k: str | None = None,
+    max_tokens: int = 64,
+    temp: float = 0.8,
+    seed: int = 0,
+    prompts: Path | None = None,
     shape: ShapeOptions,
-    raw: Raw = False,
-    gap: Gap = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    raw: bool = False,
+    gap: float | None = None,
+    json: bool = False,
 ) -> None:
-    """Is this pair lossless on this machine? Every answer is compared with mlx-lm's own plain decoding.
+    """Is this pair lossless here? Compare it with plain decoding.
 
-    Then the same texts are read in passes of several rows, to measure what rounding can do to near-ties here.
+    Every answer is compared with mlx-lm's own. Then the same texts are read in passes of several rows, to measure what
+    rounding can do to near-ties here.
     """
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
     from specdec_cli.ui.audit import print_audit

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, ContenderOptions, parse_lengths, parse_seconds
+from specdec_cli.cli.bench_options import BenchOptions, ContenderOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import forbid_network, loading, read_by_draft, resolve_named, resolving
 from specdec_cli.cli.options import PairOptions, ShapeOptions
+from specdec_cli.cli.table import CONTENDERS
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
 from specdec_cli.machine import awake
@@ -27,17 +28,19 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 ENDINGS = (".json", ".html", ".svg")
-EXAMPLES = """[dim]Examples:[/dim]\n
-[dim]  specdec bench[/dim]\n
-[dim]  specdec bench -p qwen3-8b --kinds code,chat --write[/dim]\n
-[dim]  specdec bench --time-budget 10m --export bench.json --export bench.html[/dim]\n
-[dim]  specdec bench --compare before.json after.json[/dim]"""
+EXAMPLES = """specdec bench
+specdec bench -p qwen3-8b --kinds code,chat --write
+specdec bench --time-budget 10m --export bench.json --export bench.html
+specdec bench --compare before.json after.json"""
 
 
-@app.command(short_help="Find the K and the draft that are fastest here, with evidence.", epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES)
 @grouped
 def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOptions) -> None:
-    """Find the K, and the draft, that are fastest on this machine, by kind of text; with evidence."""
+    """Find the K and the draft that are fastest here, with evidence.
+
+    It sweeps K by kind of text and recommends one; --write keeps it.
+    """
     from specdec_cli.bench.report import reports
     from specdec_cli.bench.sentences import json_text
     from specdec_cli.ui.bench.terminal import print_bench

@@ -5,52 +5,28 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from specdec_cli.cli.options import (
-    DraftContext,
-    DraftRevision,
-    Force,
-    HeadFrom,
-    Offline,
-    Pair,
-    Target,
-    TargetRevision,
-    complete_from,
-    option,
-)
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_RULE, DRAFTERS, HEAD, MODEL, rule_names
-from specdec_cli.request import MAX_K, one_name, within
+from specdec_cli.kinds import DEFAULT_RULE, HEAD
+from specdec_cli.request import MAX_K
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
-CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
-
-
-def complete_kinds(incomplete: str) -> list[str]:
-    """Kinds of bundled prompts; of several, with commas between them, the last."""
-    from specdec_cli.bench.prompts import KINDS
-
-    before, comma, last = incomplete.rpartition(",")
-    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(last) and kind not in before.split(",")]
 
 
 @dataclass(frozen=True, slots=True)
 class ContenderOptions:
     """One target, and the drafts to try with it."""
 
-    pair: Pair = None
-    target: Target = None
-    draft: Annotated[
-        list[str] | None,
-        option("--draft", metavar="ID", help="Draft to try: a local folder or a Hub id; repeatable."),
-    ] = None
-    target_revision: TargetRevision = None
-    draft_revision: DraftRevision = None
-    offline: Offline = False
-    force: Force = False
-    head_from: HeadFrom = None
-    draft_context: DraftContext = None
+    pair: str | None = None
+    target: str | None = None
+    draft: list[str] | None = None
+    target_revision: str | None = None
+    draft_revision: str | None = None
+    offline: bool = False
+    force: bool = False
+    head_from: str | None = None
+    draft_context: str | None = None
 
     @property
     def drafts(self) -> tuple[str, ...]:
@@ -63,79 +39,23 @@ class ContenderOptions:
 class BenchOptions:
     """What is measured, for how long, and where the result goes."""
 
-    k: Annotated[
-        str,
-        option(
-            *("--num-draft-tokens", "-k"),
-            metavar="N-N,auto",
-            help=f"Draft lengths to try: numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.",
-        ),
-    ] = "0-8,auto"
-    kinds: Annotated[
-        str | None,
-        option(
-            metavar="KIND,…", help="Kinds of bundled prompts.", show_default="all seven", autocompletion=complete_kinds
-        ),
-    ] = None
-    prompts: Annotated[Path | None, option(metavar="FILE", help="Your own prompts: lines, or JSON Lines.")] = None
-    max_tokens: Annotated[
-        int | None,
-        option(
-            *("--max-tokens", "-n"),
-            callback=within("-n", 8),
-            metavar="N",
-            help="Longest answer, in tokens.",
-            show_default="128, fewer where the budget demands",
-        ),
-    ] = None
-    time_budget: Annotated[
-        str,
-        option(
-            metavar="TIME", help="Time to spend, loading left out: 90s, 2m, 1h. Three prompts are measured in any case."
-        ),
-    ] = "2m"
-    write: Annotated[bool, option("--write", help="Put the recommended K into your models.toml.")] = False
-    export: Annotated[
-        list[Path] | None,
-        option("--export", metavar="FILE", help="Write the result to FILE, by its extension; repeatable."),
-    ] = None
-    compare: Annotated[
-        tuple[Path, Path] | None, option(metavar="A.json B.json", help="Compare two exported results instead.")
-    ] = None
-    temps: Annotated[
-        list[float] | None,
-        option("--temp", metavar="T", help="Temperature; repeatable.", show_default="0", advanced=True),
-    ] = None
-    drafters: Annotated[
-        list[str] | None,
-        option(
-            "--drafter",
-            metavar="NAME",
-            help=f"Who drafts: {', '.join(CONTENDERS)}; repeatable.",
-            show_default=MODEL.name,
-            autocompletion=complete_from(CONTENDERS),
-        ),
-    ] = None
-    raw: Annotated[bool, option("--raw", help="Continue the prompt's own text: no chat template.", advanced=True)] = (
-        False
-    )
-    json: Annotated[bool, option("--json", help="One JSON object on stdout.")] = False
-    quiet: Annotated[bool, option("--quiet", "-q", help="No progress.")] = False
-    rule: Annotated[
-        str,
-        option(
-            callback=one_name("--rule", rule_names()),
-            autocompletion=complete_from(rule_names()),
-            metavar="NAME",
-            help="Above temperature 0; auto is coupled. Under token and block, acceptance comes from real runs.",
-            advanced=True,
-        ),
-    ] = DEFAULT_RULE
-    seed: Annotated[int, option(metavar="N", help="Seed of the order and of every draw.", advanced=True)] = 0
-    cooldown: Annotated[str, option(metavar="TIME", help="Rest before every answer.", advanced=True)] = "0s"
-    fixed_length: Annotated[
-        bool, option("--fixed-length", help="Answers never stop early, which changes them.", advanced=True)
-    ] = False
+    k: str = "0-8,auto"
+    kinds: str | None = None
+    prompts: Path | None = None
+    max_tokens: int | None = None
+    time_budget: str = "2m"
+    write: bool = False
+    export: list[Path] | None = None
+    compare: tuple[Path, Path] | None = None
+    temps: list[float] | None = None
+    drafters: list[str] | None = None
+    raw: bool = False
+    json: bool = False
+    quiet: bool = False
+    rule: str = DEFAULT_RULE
+    seed: int = 0
+    cooldown: str = "0s"
+    fixed_length: bool = False
 
 
 def parse_lengths(text: str) -> tuple[int | Literal["auto"], ...]:

@@ -7,26 +7,17 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO, cast
+from typing import TYPE_CHECKING, TextIO, cast
 
 import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve, warn_of_unused_k
-from specdec_cli.cli.options import (
-    AnswerOptions,
-    DisplayOptions,
-    ModelOptions,
-    SamplingOptions,
-    ShapeOptions,
-    advanced,
-    usual,
-)
+from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count
 from specdec_cli.kinds import DEFAULT_DRAFTER
-from specdec_cli.request import one_name
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 if TYPE_CHECKING:
@@ -39,41 +30,31 @@ app = typer.Typer()
 # The check that a chat fits into memory assumes a context of this many tokens.
 ROOM_TOKENS = 4096
 ANSWER = AnswerOptions(max_tokens=2048)
-
-Prompt = Annotated[
-    str | None, typer.Argument(help="The first message; it is sent before you type.", show_default=False)
-]
-Save = Annotated[Path | None, usual("--save", "FILE", "", "Write the conversation to FILE, every turn.")]
-Resume = Annotated[Path | None, usual("--resume", "FILE", "", "Continue a saved conversation.")]
-NoHistory = Annotated[bool, usual("--no-history", "", "NO_HISTORY", "Remember no typed line after the chat.")]
-WHAT_OVERFLOWS = "A conversation longer than the context: refuse, or drop-oldest."
-OnOverflow = Annotated[
-    str,
-    advanced(*("--on-overflow", "NAME", "ON_OVERFLOW", WHAT_OVERFLOWS), callback=one_name("--on-overflow", OVERFLOWS)),
-]
-EXAMPLES = """[dim]Examples:[/dim]\n
-[dim]  specdec chat -s 'You answer in one sentence.' --save talk.jsonl[/dim]\n
-[dim]  specdec chat 'What does this file do?'[/dim]\n
-[dim]  specdec chat --resume talk.jsonl[/dim]\n
-[dim]  printf 'Hi\\nAnd then?\\n' | specdec chat -q[/dim]"""
+EXAMPLES = r"""specdec chat -s 'You answer in one sentence.' --save talk.jsonl
+specdec chat 'What does this file do?'
+specdec chat --resume talk.jsonl
+printf 'Hi\nAnd then?\n' | specdec chat -q"""
 
 
-@app.command(short_help="Talk over many turns; both models keep what they have read.", epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES)
 @grouped
 def chat(
     *,
-    prompt: Prompt = None,
+    prompt: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
     shape: ShapeOptions,
-    save: Save = None,
-    resume: Resume = None,
+    save: Path | None = None,
+    resume: Path | None = None,
     display: DisplayOptions,
     sampling: SamplingOptions,
-    no_history: NoHistory = False,
-    on_overflow: OnOverflow = OVERFLOWS[0],
+    no_history: bool = False,
+    on_overflow: str = OVERFLOWS[0],
 ) -> None:
-    """Talk: many turns, both models' caches reused from turn to turn; /help lists what can be typed."""
+    """Talk over many turns; both models keep what they have read.
+
+    /help lists what can be typed.
+    """
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
     transcript = open_transcript(resume, save, answer.system)

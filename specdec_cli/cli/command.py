@@ -12,34 +12,35 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
+from specdec_cli.cli.table import row_of
 from specdec_cli.errors import SpecdecError, UsageError
 
 T = TypeVar("T")
-# Every command's help ends with these, in this order, whichever group they come from.
-LAST = (
-    *("drafter", "target_revision", "draft_revision", "max_context", "on_overflow", "kv_bits"),
-    *("trace", "offline", "force"),
-)
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """`command` as Typer reads it: a parameter that is a dataclass of options becomes one parameter for each field.
+    """`command` as Typer reads it: each parameter is what the table says of its name.
 
-    A group's defaults are its fields' own, or those of the instance that is the parameter's default.
+    A parameter that is a dataclass of options becomes one for each field. Their defaults are the fields' own, or those
+    of the instance that is the parameter's default.
     """
-    types = get_type_hints(command, include_extras=True)
+    types = get_type_hints(command)
     groups: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
     options: list[Parameter] = []
+
+    def add(name: str, kind: Any, default: Any) -> None:
+        if kind is not typer.Context:
+            kind = Annotated[kind, row_of(command.__name__, name).parameter()]
+        options.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
+
     for name, parameter in inspect.signature(command).parameters.items():
         if name not in groups:
-            options.append(parameter.replace(annotation=types[name], kind=Parameter.KEYWORD_ONLY))
+            add(name, types[name], parameter.default)
             continue
-        members = get_type_hints(groups[name], include_extras=True)
+        members = get_type_hints(groups[name])
         default = groups[name]() if parameter.default is Parameter.empty else parameter.default
         for field in fields(default):
-            value, kind = getattr(default, field.name), members[field.name]
-            options.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=value, annotation=kind))
-    options.sort(key=lambda option: LAST.index(option.name) if option.name in LAST else -1)
+            add(field.name, members[field.name], getattr(default, field.name))
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
@@ -50,9 +51,6 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # read by inspect.signature
     wrapped.__annotations__ = {option.name: option.annotation for option in options}
     return wrapped
-
-
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def require_answer(question: str, yes: bool) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings
-from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, SamplingOptions
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions
 from specdec_cli.cli.race import Asked, require_lossless, run_race
 from specdec_cli.pairs.pair import DEMO
 
@@ -18,10 +18,13 @@ PROMPT = "def parse_date(text):"
 MAX_TOKENS = 100
 
 
-@app.command(short_help="See it work, with nothing to download.")
+@app.command()
 @grouped
-def demo(*, plain: Plain = False) -> None:
-    """See speculative decoding work: a race of two tiny models that ship inside specdec, and what it shows."""
+def demo(*, plain: bool = False) -> None:
+    """See speculative decoding work, with nothing to download.
+
+    It is a race of two tiny models that ship inside specdec, and what it shows.
+    """
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.resolve import first_step
     from specdec_cli.ui.display import print_columns, print_notice

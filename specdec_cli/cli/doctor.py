@@ -5,30 +5,19 @@ from __future__ import annotations
 import json as jsons
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli.bench_options import parse_seconds
-from specdec_cli.cli.command import Yes, ask, grouped
+from specdec_cli.cli.command import ask, grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import load_session, resolve
-from specdec_cli.cli.options import (
-    Draft,
-    DraftRevision,
-    HeadFrom,
-    ModelOptions,
-    Offline,
-    Pair,
-    Target,
-    TargetRevision,
-    option,
-)
+from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
-from specdec_cli.request import one_name
 
 if TYPE_CHECKING:
     from specdec_cli.engine.conformance.suite import Outcome
@@ -38,59 +27,37 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True)
-class ReportOptions:
+class ReportOptions(PairOptions):
     """What is reported on, for how long, and where it goes."""
 
-    report: Annotated[
-        Path | None,
-        option(
-            "--report",
-            metavar="FILE",
-            help="Measure a pair here; then, if you agree, write FILE (.json).",
-        ),
-    ] = None
-    pair: Pair = None
-    target: Target = None
-    draft: Draft = None
-    time_budget: Annotated[str, option(metavar="TIME", help="Time for --report: 90s, 5m.")] = "5m"
-    yes: Yes = False
-    target_revision: TargetRevision = None
-    draft_revision: DraftRevision = None
-    offline: Offline = False
-    head_from: HeadFrom = None
+    report: Path | None = None
+    pair: str | None = None
+    time_budget: str = "5m"
+    yes: bool = False
+    offline: bool = False
 
     @property
     def models(self) -> ModelOptions:
-        names = (self.pair, self.target, self.draft, None, self.target_revision, self.draft_revision)
-        return ModelOptions(*names, offline=self.offline, head_from=self.head_from)
+        return ModelOptions(
+            **{field.name: getattr(self, field.name) for field in fields(PairOptions)},
+            pair=self.pair,
+            offline=self.offline,
+        )
 
 
-@app.command(short_help="Chip, memory, versions, caches: what works here.")
+@app.command()
 @grouped
 def doctor(
     *,
-    selftest: Annotated[
-        bool,
-        typer.Option(
-            "--selftest",
-            help="Decode a tiny model of every architecture here in float32, and eight families in 16 and 4 bits.",
-        ),
-    ] = False,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            "--device",
-            metavar="cpu|gpu",
-            help="With --selftest: where; gpu compares every kernel with the CPU as well.",
-        ),
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="With --selftest: JSON Lines, one for each result.")] = False,
+    selftest: bool = False,
+    device: str | None = None,
+    json: bool = False,
     options: ReportOptions,
 ) -> None:
-    """Chip, memory, versions, cache folder: what works here and what does not."""
+    """Chip, memory, versions, caches: what works here and what does not."""
     if json and not selftest:
         raise UsageError("--json was given without --selftest", "specdec doctor --selftest --json")
-    if device and one_name("--device", ("cpu", "gpu"))(device) and not selftest:
+    if device and not selftest:
         raise UsageError(
             f"--device {device} was given without --selftest", f"specdec doctor --selftest --device {device}"
         )

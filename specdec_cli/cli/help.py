@@ -1,48 +1,37 @@
-"""`specdec help`, and the two helps of a command: -h shows the usual options, --help every one."""
+"""Helps: `-h` of a command has its usual options, `specdec help COMMAND` every one. `specdec help` reads documents."""
 
 from __future__ import annotations
 
 import difflib
+import os
+import shutil
 import sys
-from collections.abc import Iterable
-from copy import copy
-from pathlib import Path
-from typing import Annotated, cast
+import textwrap
+from typing import Any, cast
 
 import typer
-from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
-from specdec_cli.cli.options import ADVANCED, Plain
+from specdec_cli.cli.command import grouped
+from specdec_cli.cli.table import TABLE, Row, documents, row_of
 from specdec_cli.errors import UsageError
-from specdec_cli.format import count
 
 app = typer.Typer()
-FOLDER = Path(__file__).parents[1] / "docs"
 FOOTER = "specdec help TOPIC shows one; specdec help COMMAND lists a command's options."
+# Columns: longer lines are hard to read, and on shorter ones a column of options leaves their texts no room.
+WIDEST, NARROWEST = 100, 40
+BRACES = {ord(brace): None for brace in "{}"}
 
 
-def topics(context: typer.Context, incomplete: str) -> list[str]:
-    """Documents and commands that begin as typed."""
-    commands = cast(TyperGroup, context.find_root().command).commands
-    return [name for name in sorted({*documents(), *commands}) if name.startswith(incomplete)]
+@app.command("help")
+@grouped
+def help_(*, context: typer.Context, topic: list[str] | None = None, plain: bool = False) -> None:
+    """Read about a topic, or about a command.
 
-
-def documents() -> dict[str, Path]:
-    """The documents by their topics, sorted."""
-    return {path.stem: path for path in sorted(FOLDER.glob("*.md"))}
-
-
-Topic = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="TOPIC", help="A document, or a command.", show_default=False, autocompletion=topics),
-]
-
-
-@app.command("help", short_help="Read about a topic, or about a command.")
-def help_(context: typer.Context, topic: Topic = None, plain: Plain = False) -> None:
-    """Read about a topic in the terminal; without one, list them all."""
+    Without one, list all topics.
+    """
     from specdec_cli.ui.display import print_columns, print_notice
-    from specdec_cli.ui.markdown import print_document
+    from specdec_cli.ui.markdown import print_document, print_text
 
     known = documents()
     if not topic:
@@ -51,21 +40,26 @@ def help_(context: typer.Context, topic: Topic = None, plain: Plain = False) -> 
         print_columns(sys.stdout, summaries, plain)
         if sys.stdout.isatty():
             print_notice(sys.stdout, f"\n{FOOTER}", plain)
-    elif len(topic) == 1 and topic[0] in known:
-        print_document(sys.stdout, known[topic[0]].read_text("utf-8"), plain)
-    else:
-        show_command(cast(typer.Context, context.find_root()), topic, tuple(known))
+        return
+    root = cast(typer.Context, context.find_root())
+    if len(topic) > 1 or topic[0] not in known:
+        print_text(sys.stdout, f"{listing(command_at(root, topic, tuple(known)), True, plain)}\n", plain)
+        return
+    text = known[topic[0]].read_text("utf-8")
+    if topic[0] in cast(TyperGroup, root.command).commands:
+        text += f"\n## Every option\n\n```\n{listing(command_at(root, topic, ()), True, plain=True)}\n```\n"
+    print_document(sys.stdout, text, plain)
 
 
-def show_command(root: typer.Context, names: list[str], documents: tuple[str, ...]) -> None:
-    """The `--help` of a command, or of a command's own command. Raises: UsageError for what is neither, nor a topic."""
+def command_at(root: typer.Context, names: list[str], documents: tuple[str, ...]) -> typer.Context:
+    """The command, or the command's own command, of that name. Raises: UsageError for what is neither, nor a topic."""
     context = root
     for depth, name in enumerate(names):
         known = context.command.commands if isinstance(context.command, TyperGroup) else {}
         if name not in known:
             raise unknown(names[:depth], name, (*known, *documents) if context is root else tuple(known))
         context = typer.Context(known[name], info_name=name, parent=context)
-    typer.echo(context.command.get_help(context))
+    return context
 
 
 def unknown(path: list[str], name: str, words: tuple[str, ...]) -> UsageError:
@@ -76,44 +70,61 @@ def unknown(path: list[str], name: str, words: tuple[str, ...]) -> UsageError:
 
 
 def prepare(command: TyperCommand | TyperGroup) -> None:
-    """Give `command`, and the commands in it, `-h` beside `--help` where some of its options are advanced."""
-    hidden = _advanced(command)
-    names = ["--help"] if hidden else ["-h", "--help"]
-    command.context_settings = {**command.context_settings, "help_option_names": names}
-    own = command.get_help_option(typer.Context(command, help_option_names=names))
-    if hidden and own is not None:
-        usual = copy(own)
-        usual.name, usual.opts = "usual", ["-h"]
-        usual.callback = _show_usual  # type: ignore[assignment]  # its context is of the same Typer
-        usual.help, own.help = "Show the usual options only.", "Show every option."
-        command.params.append(usual)
-    untyped((*command.params, own))
+    """Give `command`, and the commands in it, helps from the table."""
+    command.short_help = (command.help or "").partition("\n")[0].rstrip(".")
+    command.get_help = listing  # type: ignore[method-assign, assignment]  # its context is of the same Typer
     for inner in getattr(command, "commands", {}).values():
         prepare(inner)
 
 
-def untyped(parameters: Iterable[object]) -> None:
-    """Flags show nothing instead of `<bool>`, and an argument nothing behind its own name."""
-    for option in parameters:
-        if isinstance(option, TyperOption) and option.is_flag and option.metavar is None:
-            option.metavar = ""
-        elif isinstance(option, TyperArgument):
-            option.display_type_rich = lambda ctx: None  # type: ignore[method-assign]  # no `TOPIC <list[str]>`
+def listing(context: typer.Context, whole: bool = False, plain: bool = False) -> str:
+    """The help of a command in sections; `whole` with rare options, defaults, variables and examples."""
+    command: Any = context.command
+    width = max(NARROWEST, min(shutil.get_terminal_size().columns, WIDEST))
+    groups: dict[str, list[tuple[str, str]]] = {}
+    options: dict[str, list[tuple[str, str]]] = {}
+    for inner in getattr(command, "commands", {}).values():
+        groups.setdefault(inner.rich_help_panel or "Commands", []).append((inner.name, inner.short_help))
+    defaults = {row_of(command.name, one.name): one.default for one in command.get_params(context)}
+    for section, row in ((section, row) for section, rows in TABLE.items() for row in rows if row in defaults):
+        if whole or not row.rare:
+            spelled = row.spelled if not row.spelled.startswith("--") else f"    {row.spelled}"
+            options.setdefault(section, []).append((spelled, _text(row, defaults[row], whole)))
+    usage = " ".join(["Usage:", context.command_path, *command.collect_usage_pieces(context)]).translate(BRACES)
+    blocks = [textwrap.fill(text, width) for text in (usage, *command.help.split("\n\n"))]
+    for sections in (groups, options):
+        longest = max((len(left) for lines in sections.values() for left, _ in lines), default=0)
+        column = 8 if whole and sections is options else min(longest + 4, width * 5 // 12)
+        for section, lines in sections.items():
+            blocks.append("\n".join([_bold(f"{section}:", plain), *(_line(*line, column, width) for line in lines)]))
+    if whole and command.epilog:
+        blocks.append("\n".join([_bold("Examples:", plain), *(f"  {line}" for line in command.epilog.splitlines())]))
+    elif not whole and command.params:
+        named = context.command_path.partition(" ")[2] or "COMMAND"
+        examples = ", with examples" if command.epilog or named == "COMMAND" else ""
+        blocks.append(f"specdec help {named}: every option{examples}")
+    return "\n\n".join(blocks)
 
 
-def _advanced(command: TyperCommand | TyperGroup) -> list[TyperOption]:
-    return [o for o in command.params if isinstance(o, TyperOption) and o.rich_help_panel == ADVANCED]
+def _text(row: Row, default: Any, whole: bool) -> str:
+    """What an option does, and what holds without it where that is a value; on further lines the rest."""
+    known = "" if default is None or isinstance(default, bool) else str(default)
+    if not whole:
+        return f"{row.help} (default {known})" if known else row.help
+    usual = row.default or known
+    notes = [f"[default: {usual}]"] * bool(usual) + [f"[env: {row.variable}]"] * bool(row.variable)
+    return "\n".join([f"{row.help}. {row.more}" if row.more else row.help, *[" ".join(notes)] * bool(notes)])
 
 
-def _show_usual(context: typer.Context, option: object, wanted: bool) -> None:
-    """The help without the advanced options, and how to see them."""
-    if not wanted or context.resilient_parsing:
-        return
-    hidden = _advanced(context.command)  # type: ignore[arg-type]  # all of ours are Typer's
-    for one in hidden:
-        one.hidden = True
-    for every in context.command.params:
-        every.secondary_opts = []  # a column of its own for one --no-panel leaves 60 columns no room
-    typer.echo(context.get_help())
-    typer.echo(f" {count(len(hidden), 'more option')}: {context.command_path} --help")
-    raise typer.Exit
+def _line(left: str, right: str, column: int, width: int) -> str:
+    """`left`, and `right` from `column` on: beside it where there is room."""
+    filled = "\n".join(textwrap.fill(text, width - column, break_on_hyphens=False) for text in right.split("\n"))
+    first = f"  {left}".ljust(column) if len(left) + 4 <= column else f"  {left}\n" + " " * column
+    return first + textwrap.indent(filled, " " * column).lstrip()
+
+
+def _bold(heading: str, plain: bool) -> str:
+    """`heading`, as it is where it is `plain` and where no control code may be written."""
+    told = plain or "--plain" in sys.argv or os.environ.get("SPECDEC_PLAIN") or not sys.stdout.isatty()
+    dumb = os.environ.get("TERM", "dumb") in ("", "dumb", "unknown")
+    return heading if told or dumb else typer.style(heading, bold=True)

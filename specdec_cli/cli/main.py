@@ -20,8 +20,9 @@ from typer.exceptions import TyperException
 
 from specdec_cli.cli import audit, bench, chat, demo, doctor, help, pairs, race, replay, run, serve
 from specdec_cli.cli.command import choose
-from specdec_cli.cli.help import prepare, untyped
+from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
+from specdec_cli.cli.table import PREFIX, row_of, variables
 from specdec_cli.errors import NoPair, SpecdecError, UsageError
 from specdec_cli.request import nearest
 from specdec_cli.session.signals import ENDING, unwinding
@@ -48,18 +49,13 @@ class Commands(TyperGroup):
                 known[name].rich_help_panel = panel  # type: ignore[attr-defined]  # every command of Typer's has it
         prepare(self)
 
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Typer adds the options about completion only after the group is made."""
-        found = super().get_params(ctx)
-        untyped(found)
-        return found
-
 
 app = typer.Typer(
     name="specdec",
     cls=Commands,
     help="Speculative decoding you can see: a draft model guesses, the target model checks, the words stay its own.",
-    rich_markup_mode="rich",
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 for module in (run, chat, serve, race, demo, bench, audit, replay, doctor, pairs, help):
@@ -85,9 +81,7 @@ def _warn_of_another() -> None:
 
 @app.callback()
 def root(
-    show: Annotated[
-        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
-    ] = False,
+    show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
     """The empty callback that carries --version."""
 
@@ -131,22 +125,8 @@ def _wrong_value(parameter: Any, value: str, kind: str, arguments: list[str]) ->
     return UsageError(f"{option} {value} is not {what}", f"for example: {option} {default}")
 
 
-PREFIX = "SPECDEC_"
 # Variables that are no option's default.
 OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS", "WIRE"))
-
-
-def variables() -> dict[str, set[str]]:
-    """Every variable that is the default of an option -> the spellings of that option."""
-    found: dict[str, set[str]] = {}
-    left: list[Any] = [typer.main.get_command(app)]
-    while left:
-        command = left.pop()
-        left += getattr(command, "commands", {}).values()
-        for option in command.params:
-            if isinstance(option.envvar, str):
-                found.setdefault(option.envvar, set()).update(option.opts)
-    return found
 
 
 def warn_of_variables(known: Iterable[str]) -> None:

@@ -8,24 +8,22 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import replace
-from typing import Annotated
 
 import typer
 
-from specdec_cli.cli.command import Yes, ask, grouped, require_answer
+from specdec_cli.cli.command import ask, grouped, require_answer
 from specdec_cli.cli.load import draft_name, resolve_named
-from specdec_cli.cli.options import DraftLength, Force, KvBits, MaxContext, Offline, PairOptions, pair_names
+from specdec_cli.cli.options import PairOptions
 from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.format import size
 from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.request import parse_k
 
 app = typer.Typer()
-pairs_app = typer.Typer(invoke_without_command=True, help="The pairs specdec knows: sizes, here or not, fits or not.")
+pairs_app = typer.Typer(invoke_without_command=True)
 app.add_typer(pairs_app, name="pairs")
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
-PairName = Annotated[str, typer.Argument(metavar="NAME", help="A pair from models.toml.", autocompletion=pair_names)]
 
 
 def say(*lines: str) -> None:
@@ -37,13 +35,15 @@ def say(*lines: str) -> None:
 
 
 @pairs_app.callback()
+@grouped
 def pairs(
+    *,
     context: typer.Context,
-    json: Annotated[bool, typer.Option("--json", help="One JSON array on stdout.")] = False,
-    online: Annotated[bool, typer.Option("--online", help="Ask the Hub whether ids and sizes are right.")] = False,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Also those that need more memory.")] = False,
+    json: bool = False,
+    online: bool = False,
+    every: bool = False,
 ) -> None:
-    """The pairs specdec knows: what can run now, what can be downloaded, and what is too large for this machine."""
+    """The pairs specdec knows: sizes, here or not, fits or not."""
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.machine import physical_bytes
@@ -68,12 +68,15 @@ def pairs(
 @grouped
 def add(
     *,
-    name: Annotated[str, typer.Argument(help="A name for the pair.")],
+    name: str,
     models: PairOptions,
-    k: DraftLength = None,
-    yes: Yes = False,
+    k: str | None = None,
+    yes: bool = False,
 ) -> None:
-    """Add a pair of your own to your models.toml; an entry of that name is replaced only after a question."""
+    """Add a pair of your own to your models.toml.
+
+    An entry of that name is replaced only after a question.
+    """
     from specdec_cli.pairs import catalog
     from specdec_cli.pairs.registry import add_pair, user_file
 
@@ -128,12 +131,12 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
 
 
 @pairs_app.command("use")
-def use(
-    name: PairName,
-    yes: Yes = False,
-    force: Annotated[bool, typer.Option("--force", help="Make it the default although it is not here.")] = False,
-) -> None:
-    """Make a pair the default, used when you give no --pair. One that is not here is pulled first, if you agree."""
+@grouped
+def use(*, name: str, yes: bool = False, force: bool = False) -> None:
+    """Make a pair the default, used when you give no --pair.
+
+    One that is not here is pulled first, if you agree.
+    """
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.registry import set_default, user_file
 
@@ -167,8 +170,12 @@ def _bring(pair: Pair, yes: bool) -> None:
 
 
 @pairs_app.command("remove")
-def remove(name: PairName, yes: Yes = False) -> None:
-    """Take a pair out of your models.toml; a packaged pair of that name comes back. No model is deleted."""
+@grouped
+def remove(*, name: str, yes: bool = False) -> None:
+    """Take a pair out of your models.toml; no model is deleted.
+
+    A packaged pair of that name comes back.
+    """
     from specdec_cli.pairs import registry as models_toml
     from specdec_cli.pairs.catalog import is_local, registry
 
@@ -200,22 +207,21 @@ def path() -> None:
     typer.echo(user_file())
 
 
-NAME_HELP = "A pair from models.toml; or a target, by its Hub id or folder."
-Name = Annotated[str | None, typer.Argument(help=NAME_HELP, show_default=False, autocompletion=pair_names)]
-
-
-@app.command(short_help="Verdict on a pair from a few hundred kB, before any weight.")
+@app.command()
 @grouped
 def check(
     *,
-    name: Name = None,
+    name: str | None = None,
     models: PairOptions,
-    max_context: MaxContext = None,
-    kv_bits: KvBits = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
-    offline: Offline = False,
+    max_context: int | None = None,
+    kv_bits: int | None = None,
+    json: bool = False,
+    offline: bool = False,
 ) -> None:
-    """Verdict on a pair from a few hundred kB: tokenizers, caches, memory, expected gain."""
+    """Verdict on a pair from a few hundred kB, before any weight.
+
+    Tokenizers, caches, memory, expected gain.
+    """
     from specdec_cli.pairs.catalog import partly_here
     from specdec_cli.pairs.check import check_pair, locate_pair
     from specdec_cli.pairs.local import explain_offline
@@ -239,19 +245,22 @@ def check(
         raise typer.Exit(found.exit_code)
 
 
-@app.command(short_help="Download a pair, checking it first.")
+@app.command()
 @grouped
 def pull(
     *,
-    name: Name = None,
+    name: str | None = None,
     models: PairOptions,
-    max_context: MaxContext = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Compare every file's checksum with the Hub's.")] = False,
-    yes: Yes = False,
-    force: Force = False,
-    offline: Offline = False,
+    max_context: int | None = None,
+    verify: bool = False,
+    yes: bool = False,
+    force: bool = False,
+    offline: bool = False,
 ) -> None:
-    """Download a pair, checking it first; without a name specdec recommends one for this machine, and asks."""
+    """Download a pair, checking it first.
+
+    Without a name specdec recommends one for this machine, and asks.
+    """
     from specdec_cli.pairs.catalog import recommended, registry
     from specdec_cli.pairs.local import explain_offline
     from specdec_cli.pairs.pull import pull
@@ -276,12 +285,10 @@ def pull(
     pull(pair, screen, context_tokens=max_context, verify=verify, force=force, offline=offline, agree=agree)
 
 
-@app.command(short_help="Remove a downloaded pair; says what was freed.")
-def rm(
-    name: Annotated[str, typer.Argument(help="A pair, or a model's Hub id.", autocompletion=pair_names)],
-    yes: Yes = False,
-) -> None:
-    """Remove a downloaded pair; says what else uses the files and what was freed."""
+@app.command()
+@grouped
+def rm(*, name: str, yes: bool = False) -> None:
+    """Remove a downloaded pair; says what is shared and what was freed."""
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.pairs.pull import carry_out, plan_removal
 

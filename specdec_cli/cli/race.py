@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -21,7 +21,7 @@ from specdec_cli.cli.load import (
     warn_of_unused_k,
     without_reason,
 )
-from specdec_cli.cli.options import AnswerOptions, ModelOptions, Plain, Quiet, Raw, SamplingOptions, option
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions
 from specdec_cli.cli.run import read_prompt
 from specdec_cli.errors import SpecdecError
 from specdec_cli.events import Failure
@@ -32,35 +32,29 @@ if TYPE_CHECKING:
     from specdec_cli.race.events import RaceEvent
 
 app = typer.Typer()
-Prompt = Annotated[str | None, typer.Argument(help="The prompt; piped stdin comes before it.", show_default=False)]
-Export = Annotated[
-    list[Path] | None,
-    option(metavar="FILE", help="Write the race as a picture (.svg) or a page (.html); repeatable."),
-]
-Json = Annotated[bool, option("--json", help="Both lanes' events as JSON Lines on stdout.")]
-EXAMPLES = """[dim]Examples:[/dim]\n
-[dim]  specdec race --raw -n 100 'def read_lines(path):'[/dim]\n
-[dim]  specdec race 'Why is the sky blue?' --export race.html --export race.svg[/dim]\n
-[dim]  specdec race -k 0 'Hi'   plain against plain: what chance alone does[/dim]"""
+EXAMPLES = """specdec race --raw -n 100 'def read_lines(path):'
+specdec race 'Why is the sky blue?' --export race.html --export race.svg
+specdec race -k 0 'Hi'   plain against plain: what chance alone does"""
 
 
-@app.command(short_help="Plain against drafted decoding, side by side.", epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES)
 @grouped
 def race(
     *,
-    prompt: Prompt = None,
+    prompt: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions = AnswerOptions(max_tokens=256),  # noqa: B008 - frozen
-    raw: Raw = False,
-    export: Export = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    plain: Plain = False,
+    raw: bool = False,
+    export: list[Path] | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    plain: bool = False,
     sampling: SamplingOptions,
 ) -> None:
-    """Plain and drafted decoding of one prompt, side by side: who is ahead, the same text, and the measured ratio.
+    """Plain against drafted decoding, side by side.
 
-    Both share this machine: the lane with less compute time behind it goes next, so who is ahead is ahead.
+    Whether the texts are the same, and the measured ratio. Both share this machine: the lane with less compute time
+    behind it goes next, so who is ahead is ahead.
     """
     asked = AnswerSettings.read(answer, sampling)
     files = tuple(export or ())

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
+from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import write_export
-from specdec_cli.cli.options import FULL, ColourAnswer, Panel, PanelSize, Plain, Quiet, Rounds, ShowRejected
+from specdec_cli.cli.options import LookOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 
@@ -21,42 +21,26 @@ if TYPE_CHECKING:
     from specdec_cli.ui.display import Look
 
 app = typer.Typer()
-EXAMPLES = """[dim]Examples:[/dim]\n
-[dim]  specdec run --trace answer.jsonl 'Return the lines of a file.'[/dim]\n
-[dim]  specdec replay answer.jsonl --speed 0.5[/dim]\n
-[dim]  specdec replay answer.jsonl --html answer.html[/dim]"""
-
-File = Annotated[Path, typer.Argument(metavar="FILE", help="What --trace or --json wrote.", show_default=False)]
-Speed = Annotated[
-    float | None,
-    typer.Option(metavar="X", help="Times as fast as it was; inf does not wait.", show_default="1; inf into a pipe"),
-]
-Step = Annotated[
-    bool,
-    typer.Option(
-        "--step", help="Round by round: Enter or space for the next, b for the one before, r runs on, q ends."
-    ),
-]
-Svg = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a picture instead.")]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the coloured text as a page instead.")]
+EXAMPLES = """specdec run --trace answer.jsonl 'Return the lines of a file.'
+specdec replay answer.jsonl --speed 0.5
+specdec replay answer.jsonl --html answer.html"""
 
 
-@app.command(short_help="Play a trace again, or export it as a picture or a page.", epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES)
+@grouped
 def replay(
-    file: File,
-    speed: Speed = None,
-    step: Step = False,
-    svg: Svg = None,
-    html: Html = None,
-    panel: Panel = None,
-    panel_size: PanelSize = FULL,
-    colour_answer: ColourAnswer = True,
-    rounds: Rounds = False,
-    show_rejected: ShowRejected = False,
-    quiet: Quiet = False,
-    plain: Plain = False,
+    *,
+    file: Path,
+    speed: float | None = None,
+    step: bool = False,
+    svg: Path | None = None,
+    html: Path | None = None,
+    display: LookOptions,
 ) -> None:
-    """Play a trace again, or export it: accepted, rejected, discarded and corrected tokens in colour."""
+    """Play a trace again, or export it as a picture or a page.
+
+    Accepted, rejected, discarded and corrected tokens are in colours of their own.
+    """
     from specdec_cli.trace import read_trace
     from specdec_cli.ui.display import print_notice
     from specdec_cli.ui.export import trace_picture
@@ -68,16 +52,12 @@ def replay(
     trace = read_trace(file)
     finished = True
     if svg is None and html is None:
-        from specdec_cli.ui.display import Look
-
-        look = Look(panel=panel, panel_size=panel_size, colour_answer=colour_answer, quiet=quiet, plain=plain)
-        look = replace(look, rounds=rounds, show_rejected=show_rejected)
-        finished = _play(trace, speed, step, look)
+        finished = _play(trace, speed, step, display.look)
     for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
         if target is not None:
-            write_export(option, target, trace_picture(trace, suffix), shown=not quiet, plain=plain)
-    if finished and trace.cut_short and not quiet:
-        print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", plain)
+            write_export(option, target, trace_picture(trace, suffix), shown=not display.quiet, plain=display.plain)
+    if finished and trace.cut_short and not display.quiet:
+        print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", display.plain)
     if not finished:
         raise typer.Exit(130)
 

@@ -7,21 +7,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, resolve, warn_of_unused_k, without_reason
-from specdec_cli.cli.options import (
-    AnswerOptions,
-    DisplayOptions,
-    ModelOptions,
-    Raw,
-    SamplingOptions,
-    ShapeOptions,
-    advanced,
-)
+from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
 from specdec_cli.kinds import DEFAULT_DRAFTER, NONE
@@ -33,35 +25,27 @@ if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
 
 app = typer.Typer()
-Prompt = Annotated[
-    str | None, typer.Argument(help="The prompt; piped stdin, then --file, come before it.", show_default=False)
-]
-File = Annotated[Path | None, typer.Option("--file", "-f", metavar="FILE", help="A prompt in a file, before PROMPT.")]
-PREDICTION = "Text that the answer will resemble, such as a file to edit: drafted from, never shown to the model."
-Predict = Annotated[Path | None, advanced("--predict", "FILE", "", PREDICTION)]
-EXAMPLES = """[dim]Examples:[/dim]\n
-[dim]  specdec run 'Return the lines of a file.'[/dim]\n
-[dim]  cat notes.txt | specdec run --raw -n 64 --json[/dim]\n
-[dim]SPECDEC_PAIR, SPECDEC_K and the like set defaults.[/dim]"""
+EXAMPLES = """specdec run 'Return the lines of a file.'
+cat notes.txt | specdec run --raw -n 64 --json"""
 
 
-@app.command(short_help="Answer one prompt; stdout holds the answer alone.", epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES)
 @grouped
 def run(
     *,
-    prompt: Prompt = None,
-    file: File = None,
+    prompt: str | None = None,
+    file: Path | None = None,
     models: ModelOptions,
     answer: AnswerOptions,
     shape: ShapeOptions,
-    predict: Predict = None,
-    raw: Raw = False,
+    predict: Path | None = None,
+    raw: bool = False,
     display: DisplayOptions,
     sampling: SamplingOptions,
 ) -> None:
-    """Answer one prompt: the text on stdout, the panel and the summary on stderr.
+    """Answer one prompt; stdout holds the answer alone.
 
-    Without a prompt, on a terminal, it is `specdec chat`.
+    The panel and the summary are on stderr. Without a prompt, on a terminal, it is `specdec chat`.
     """
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():

@@ -11,25 +11,16 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
-from specdec_cli.cli.options import (
-    DraftLength,
-    MaxContext,
-    ModelOptions,
-    Panel,
-    Plain,
-    StopRepetition,
-    complete_from,
-    option,
-)
+from specdec_cli.cli.options import ModelOptions
 from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, drafter_at
-from specdec_cli.request import Request, one_name, parse_k, within
+from specdec_cli.request import Request, parse_k
 from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:
@@ -41,10 +32,9 @@ if TYPE_CHECKING:
 app = typer.Typer()
 # A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
 RESERVE_TOKENS = 4096
-EXAMPLES = """[dim]Examples:[/dim]\n
-[dim]  specdec serve[/dim]\n
-[dim]  specdec serve -p qwen3-8b --port 9000[/dim]\n
-[dim]  SPECDEC_API_KEY=… specdec serve --host 0.0.0.0[/dim]"""
+EXAMPLES = """specdec serve
+specdec serve -p qwen3-8b --port 9000
+SPECDEC_API_KEY=… specdec serve --host 0.0.0.0"""
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
 CONFIG = "--print-config"
@@ -52,32 +42,15 @@ CONFIG = "--print-config"
 SLOTS, PARALLEL = 16, 2
 
 
-def _number(name: str, help: str, **more: Any) -> Any:
-    """An option for a whole number from 1 on."""
-    env = name.upper().replace("-", "_")
-    return option(metavar="N", env=env, callback=within(f"--{name}", 1), help=help, **more)
-
-
 @dataclass(frozen=True, slots=True)
 class AccessOptions:
     """Where the server listens, and who may come in."""
 
-    host: Annotated[
-        str, option(metavar="ADDRESS", env="HOST", help="The interface; any but this machine's own needs a key.")
-    ] = "127.0.0.1"
-    port: Annotated[
-        int, option(metavar="N", env="PORT", callback=within("--port", 0, 65_535), help="The port; 0 takes a free one.")
-    ] = 8040
-    api_key_file: Annotated[
-        Path | None, option(metavar="FILE", help=f"A file with the key that clients must send; else {KEY}.")
-    ] = None
-    allow_origin: Annotated[
-        list[str] | None, option(metavar="URL", help="A web page that may use the server; repeatable.", advanced=True)
-    ] = None
-    allow_host: Annotated[
-        list[str] | None,
-        option(metavar="NAME[:PORT]", help="Another name that clients find it by; repeatable.", advanced=True),
-    ] = None
+    host: str = "127.0.0.1"
+    port: int = 8040
+    api_key_file: Path | None = None
+    allow_origin: list[str] | None = None
+    allow_host: list[str] | None = None
 
     def key(self) -> str | None:
         """The key, None where clients need none. Raises: UsageError for an empty or unreadable one."""
@@ -126,34 +99,14 @@ def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
 class KeepOptions:
     """How many conversations are kept and served at once."""
 
-    slots: Annotated[int, _number("slots", "Conversations whose caches are kept.", advanced=True)] = SLOTS
-    cache_bytes: Annotated[
-        int | None,
-        _number(
-            *("cache-bytes", "Memory for the caches of kept conversations, in bytes."),
-            show_default="half of what the weights leave",
-            advanced=True,
-        ),
-    ] = None
-    cache_dir: Annotated[
-        Path | None, option(metavar="DIR", env="CACHE_DIR", help="Keep conversations there, beyond the server's end.")
-    ] = None
-    cache_dir_bytes: Annotated[
-        int | None,
-        _number(
-            "cache-dir-bytes", "Bytes of disk for --cache-dir.", show_default="four times --cache-bytes", advanced=True
-        ),
-    ] = None
-    parallel: Annotated[int, _number("parallel", "Answers whose rounds take turns; more wait.")] = PARALLEL
-    idle_unload: Annotated[
-        str, option(metavar="TIME", env="IDLE_UNLOAD", help="Idle time until the models are let go; never: they stay.")
-    ] = "10m"
-    switch: Annotated[
-        bool, option("--switch", help="A request may name any pair that is here; then that one is loaded instead.")
-    ] = False
-    log: Annotated[
-        Path | None, option(metavar="FILE", help="Write every prompt and answer to FILE, as JSON Lines.", advanced=True)
-    ] = None
+    slots: int = SLOTS
+    cache_bytes: int | None = None
+    cache_dir: Path | None = None
+    cache_dir_bytes: int | None = None
+    parallel: int = PARALLEL
+    idle_unload: str = "10m"
+    switch: bool = False
+    log: Path | None = None
 
     def idle_seconds(self) -> float | None:
         """Until idle models are let go; None keeps them. Raises: UsageError for no time."""
@@ -162,26 +115,13 @@ class KeepOptions:
         return None if self.idle_unload in NEVER else parse_seconds("--idle-unload", self.idle_unload)
 
 
-PrintConfig = Annotated[
-    str | None,
-    option(
-        CONFIG,
-        metavar="CLIENT",
-        callback=lambda value: None if value is None else one_name(CONFIG, tuple(CLIENTS))(value),
-        help=f"Print what {', '.join(list(CLIENTS)[:-1])} or {list(CLIENTS)[-1]} must be told, and end.",
-        show_default=False,
-        autocompletion=complete_from(CLIENTS),
-    ),
-]
-
-
 @dataclass(frozen=True, slots=True)
 class ServeDisplay:
     """What the operator sees."""
 
-    panel: Panel = None
-    quiet: Annotated[bool, option("--quiet", "-q", help="Errors only: no panel, no line for each reply.")] = False
-    plain: Plain = False
+    panel: bool | None = None
+    quiet: bool = False
+    plain: bool = False
 
     @property
     def draws(self) -> bool:
@@ -191,20 +131,23 @@ class ServeDisplay:
         return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
 
 
-@app.command(short_help="Answer editors, agents and scripts over local HTTP.", epilog=EXAMPLES)
+@app.command(epilog=EXAMPLES)
 @grouped
 def serve(
     *,
     models: ModelOptions,
     access: AccessOptions,
     keep: KeepOptions,
-    k: DraftLength = None,
-    max_context: MaxContext = None,
-    stop_repetition: StopRepetition = None,
-    config: PrintConfig = None,
+    k: str | None = None,
+    max_context: int | None = None,
+    stop_repetition: int | None = None,
+    config: str | None = None,
     display: ServeDisplay,
 ) -> None:
-    """Answer editors, agents and scripts: OpenAI's, Anthropic's and llama.cpp's protocols, closed to others."""
+    """Answer editors, agents and scripts over local HTTP.
+
+    OpenAI's, Anthropic's and llama.cpp's protocols, closed to other machines.
+    """
     draft_length, idle_seconds = parse_k(k), keep.idle_seconds()
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)

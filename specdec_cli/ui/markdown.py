@@ -30,7 +30,12 @@ def print_document(out: TextIO, text: str, plain: bool) -> None:
     console.width = min(console.width, WIDEST)
     with console.capture() as captured:
         console.print(markdown(text, console))
-    shown = spelled(captured.get(), out)
+    print_text(out, captured.get(), plain)
+
+
+def print_text(out: TextIO, text: str, plain: bool) -> None:
+    """`text` as it is, paged where it is longer than the screen, unless `plain` was asked for."""
+    shown = spelled(text, out)
     if plain or not can_draw(out) or shown.count("\n") < terminal_size(out)[1]:
         out.write(shown)
         return

@@ -14,7 +14,8 @@ import pytest
 from fakes.models import TINY, tiny_folder
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import from_dict, read_result
-from specdec_cli.cli.bench_options import CONTENDERS, BenchOptions, parse_lengths, parse_seconds
+from specdec_cli.cli.bench_options import BenchOptions, parse_lengths, parse_seconds
+from specdec_cli.cli.table import CONTENDERS
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS
 from specdec_cli.pairs import registry as models_toml

@@ -1,4 +1,4 @@
-"""The two helps of a command, and `specdec help`: topics and documents, in a pipe and on a terminal."""
+"""Helps of commands, and `specdec help`: topics and documents, in a pipe and on a terminal."""
 
 import os
 import re
@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pexpect
 import pytest
+import typer
+
+from specdec_cli.cli.main import app
+from specdec_cli.cli.table import row_of
 
 DOCS = Path(__file__).parents[2] / "specdec_cli/docs"
 KEPT = {key: value for key, value in os.environ.items() if key not in ("PAGER", "LESS", "NO_COLOR", "COLUMNS")}
@@ -75,11 +79,6 @@ def test_without_a_pager_the_document_is_printed(rows, environment, plain):
     assert ("\x1b" in out) == (not plain and environment.get("TERM") != "dumb")
 
 
-def test_help_of_a_command_is_its_help(specdec):
-    assert specdec("help", "run") == specdec("run", "--help")
-    assert specdec("help", "pairs", "add") == specdec("pairs", "add", "--help")
-
-
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -92,23 +91,124 @@ def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(specdec, words
     assert specdec.refused("help", *words) == (2, f"there is no topic {' '.join(words)}", hint)
 
 
-def options(text):
-    """Long options in a help text."""
-    return set(re.findall(r"^│ (--[\w-]+)", text, re.M))
+ADD = """\
+Usage: specdec pairs add [OPTIONS] NAME
+
+Add a pair of your own to your models.toml.
+
+An entry of that name is replaced only after a question.
+
+Arguments:
+  NAME                           A name for the pair
+
+Options:
+  -y, --yes                      Do not ask
+  -h, --help                     Print this help
+
+Models:
+      --target ID                Target: a Hub id or a local folder
+      --draft ID                 Draft: a Hub id or a local folder
+
+Drafting:
+  -k, --num-draft-tokens N|auto  Tokens drafted per round: 0 to 16, or auto
+
+specdec help pairs add: every option
+"""
+EVERY = """\
+Usage: specdec pairs add [OPTIONS] NAME
+
+Add a pair of your own to your models.toml.
+
+An entry of that name is replaced only after a question.
+
+Arguments:
+  NAME  A name for the pair
+
+Options:
+  -y, --yes
+        Do not ask
+  -h, --help
+        Print this help
+
+Models:
+      --target ID
+        Target: a Hub id or a local folder
+        [env: SPECDEC_TARGET]
+      --draft ID
+        Draft: a Hub id or a local folder
+        [env: SPECDEC_DRAFT]
+      --target-revision REV
+        Pin the target to a commit
+      --draft-revision REV
+        Pin the draft to a commit
+      --head-from ID
+        Draft with the MTP head out of ID, the target's original repository
+        [env: SPECDEC_HEAD_FROM]
+
+Drafting:
+  -k, --num-draft-tokens N|auto
+        Tokens drafted per round: 0 to 16, or auto. 0 is plain decoding, auto
+        adapts every round.
+        [default: the pair's] [env: SPECDEC_K]
+"""
 
 
-@pytest.mark.parametrize("name", ["run", "chat", "bench"])
-def test_h_shows_the_dozen_usual_options_and_help_all_of_them(specdec, name):
-    short, every = specdec(name, "-h")[1], specdec(name, "--help")[1]
-    assert options(short) < options(every) and 10 <= len(options(short)) <= 16
-    assert "Advanced" not in short and "Advanced" in every
-    assert f"{len(options(every) - options(short))} more options: specdec {name} --help" in short
+def test_a_help_has_a_line_an_option_in_sections_and_help_command_says_the_rest(specdec):
+    assert specdec("pairs", "add", "-h") == (0, ADD, "")
+    assert specdec("help", "pairs", "add") == (0, EVERY, "")
 
 
-def test_60_columns_cut_no_option(specdec, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "60")
+def every_command(command=None, path=()):
+    """(words, command) of each."""
+    command = command or typer.main.get_command(app)
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from every_command(inner, (*path, name))
+
+
+HELPS = {" ".join(path): (path, command) for path, command in every_command()}
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_both_spellings_print_the_same_at_most_60_lines_with_the_network_last(specdec, name):
+    short = specdec(*HELPS[name][0], "-h")
+    assert short == specdec(*HELPS[name][0], "--help") and short[0] == 0
+    lines = short[1].splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 80
+    headings = [line for line in lines if re.fullmatch(r"\w+:", line)]
+    assert "Network:" not in headings or headings[-1] == "Network:"
+    assert not HELPS[name][1].params or lines[-1].startswith(f"specdec help {name or 'COMMAND'}: every option")
+
+
+@pytest.mark.parametrize("name", list(HELPS)[1:])
+def test_help_of_a_command_has_every_option_its_default_its_variable_and_the_examples(specdec, name):
+    path, command = HELPS[name]
+    out = specdec("help", *path)[1]
+    for parameter in command.params:
+        row = row_of(command.name, parameter.name)
+        assert re.search(rf"^ +{re.escape(row.spelled)}(  \w.*)?$", out, re.M)
+        assert (row.default in out and f"[env: {row.variable}]" in out) or not row.variable
+    assert all(f"  {example}\n" in out for example in (command.epilog or "").splitlines())
+
+
+def test_a_command_that_is_a_topic_too_is_the_document_and_then_its_options(specdec):
+    out = specdec("help", "race")[1]
+    assert out.startswith((DOCS / "race.md").read_text("utf-8")) and "## Every option" in out
+    assert "      --export FILE\n" in out
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_no_width_cuts_a_word(specdec, monkeypatch, columns):
+    words = specdec("run", "-h")[1].split()
+    monkeypatch.setenv("COLUMNS", str(columns))
     out = specdec("run", "-h")[1]
-    assert "--num-draft-tokens" in out and "…" not in out and "--no-panel: none" in " ".join(out.split())
+    assert out.split() == words and max(map(len, out.splitlines())) <= columns
+
+
+@pytest.mark.slow
+def test_headings_are_bold_on_a_terminal_alone():
+    assert "\x1b[1mSampling:\x1b[0m" in all_of(terminal("run", "-h"))
+    assert "\x1b" not in all_of(terminal("run", "-h", "--plain")) + all_of(terminal("run", "-h", TERM="dumb"))
 
 
 @pytest.mark.slow

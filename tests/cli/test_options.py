@@ -1,55 +1,45 @@
-"""Options that several commands share: one spelling, groups, SPECDEC_* as defaults, and completion in the shell."""
+"""The table of options: what every command takes, groups, SPECDEC_* as defaults, and completion in the shell."""
 
-import inspect
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, get_args, get_type_hints
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from specdec_cli.cli import main
-from specdec_cli.cli.command import LAST, grouped
-from specdec_cli.cli.options import (
-    ADVANCED,
-    AnswerOptions,
-    DisplayOptions,
-    ModelOptions,
-    PairOptions,
-    SamplingOptions,
-    ShapeOptions,
-)
+from specdec_cli.cli.command import grouped
+from specdec_cli.cli.options import ModelOptions, SamplingOptions
+from specdec_cli.cli.table import ROWS, row_of, variables
 from specdec_cli.errors import UsageError
 from specdec_cli.request import BOUNDS, flag
 
 PACKAGE = Path(__file__).parents[2] / "specdec_cli"
-GROUPS = (PairOptions, ModelOptions, AnswerOptions, DisplayOptions, SamplingOptions, ShapeOptions)
 FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
 
 
 @dataclass(frozen=True, slots=True)
-class Lengths:
+class Kept:
     """Two options."""
 
-    force: Annotated[bool, typer.Option("--force")] = False
-    depth: Annotated[int, typer.Option("-d", envvar="TEST_DEPTH")] = 3
+    force: bool = False
+    slots: int = 3
 
 
-DEEP = Lengths(depth=9)
+MANY = Kept(slots=9)
 
 
 @grouped
-def command(*, lengths: Lengths, name: Annotated[str, typer.Option()] = "x") -> None:
+def command(*, kept: Kept, system: str = "x") -> None:
     """A command."""
-    typer.echo(f"{lengths} {name}")
+    typer.echo(f"{kept} {system}")
 
 
 @grouped
-def deep(*, lengths: Lengths = DEEP) -> None:
+def deep(*, kept: Kept = MANY) -> None:
     """The same options with other defaults."""
-    typer.echo(f"{lengths}")
+    typer.echo(f"{kept}")
 
 
 def invoke(function, *arguments, **environment):
@@ -67,11 +57,10 @@ def read(kind, *arguments, **environment):
 
 
 def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
-    assert invoke(command).output == "Lengths(force=False, depth=3) x\n"
-    assert invoke(command, "-d", "5", "--force", "--name", "y").output == "Lengths(force=True, depth=5) y\n"
-    assert invoke(command, TEST_DEPTH="7").output == "Lengths(force=False, depth=7) x\n"
-    assert invoke(deep).output == "Lengths(force=False, depth=9)\n"
-    assert "force" in LAST and list(inspect.signature(command).parameters) == ["depth", "name", "force"]
+    assert invoke(command).output == "Kept(force=False, slots=3) x\n"
+    assert invoke(command, "--slots", "5", "--force", "-s", "y").output == "Kept(force=True, slots=5) y\n"
+    assert invoke(command, SPECDEC_SLOTS="7").output == "Kept(force=False, slots=7) x\n"
+    assert invoke(deep).output == "Kept(force=False, slots=9)\n"
 
 
 @pytest.mark.parametrize(
@@ -83,31 +72,40 @@ def test_every_command_keeps_its_own_defaults(name, max_tokens):
     assert max_tokens is None or options["max_tokens"].default == max_tokens
 
 
-def test_an_option_of_two_groups_is_spelled_the_same_and_has_one_help_line():
-    seen = {}
-    for group in GROUPS:
-        for name, hint in get_type_hints(group, include_extras=True).items():
-            info = get_args(hint)[1]
-            spelling = (info.param_decls, info.envvar, info.help, info.rich_help_panel)
-            assert seen.setdefault(name, spelling) == spelling
-            assert info.help.endswith(".") and info.rich_help_panel in (None, ADVANCED)
-
-
-def variables(command):
-    for parameter in command.params:
-        if isinstance(parameter.envvar, str):
-            yield parameter.envvar
+def commands(command):
+    """A command, and those in it."""
+    yield command
     for inner in getattr(command, "commands", {}).values():
-        yield from variables(inner)
+        yield from commands(inner)
 
 
-def test_every_variable_that_the_code_reads_is_in_the_documents_table_and_no_other():
-    table = re.findall(r"^\| `(SPECDEC_\w+)` \|", (PACKAGE / "docs/environment.md").read_text("utf-8"), re.M)
-    known = {*main.OTHERS, *variables(typer.main.get_command(main.app))}
-    assert known == {*main.OTHERS, *main.variables()}  # of which none gets a warning
-    assert sorted(table) == sorted(known)
+def test_every_option_of_every_command_comes_from_the_table_and_every_row_is_of_a_command():
+    used = {row_of("", "help")}
+    for each in commands(typer.main.get_command(main.app)):
+        for parameter in each.params:
+            row = row_of(each.name, parameter.name)
+            used.add(row)
+            spelled = ["/".join(names) for names in zip(parameter.opts, parameter.secondary_opts, strict=False)]
+            assert row.flags == (spelled or (parameter.opts if row.flags else [])), (each.name, parameter.name)
+            if "completion" not in parameter.name:  # Typer's own
+                assert (parameter.envvar, parameter.help) == (row.variable, row.help)
+    assert used == set(ROWS.values())
+
+
+def test_a_help_is_a_line_of_table_and_what_it_adds_are_sentences():
+    for row in ROWS.values():
+        assert row.help[0].isupper() and row.help[-1] != "." and (row.more[-1:] or ".") == "."
+        assert len(row.help) <= 47 or row.rare, row.help
+
+
+def test_the_documents_table_of_variables_is_that_of_the_options():
+    text = (PACKAGE / "docs/environment.md").read_text("utf-8")
+    documented = dict(re.findall(r"^\| `(SPECDEC_\w+)` \| (.+) \|$", text, re.M))
+    spelled = {row.variable: row.flags[-1].split("/")[0] for row in ROWS.values() if row.variable}
+    assert {name: f"`{option}`" for name, option in spelled.items()}.items() <= documented.items()
+    known = {*main.OTHERS, *variables()}  # of which none gets a warning
+    assert documented.keys() == known and spelled.keys() == variables().keys()
     source = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
-    assert {"SPECDEC_" + name for name in re.findall(r'\benv="([A-Z_]+)"', source)} <= known
     assert set(re.findall(r"\bSPECDEC_[A-Z_]*[A-Z]\b", source)) <= known
 
 

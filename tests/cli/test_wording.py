@@ -124,12 +124,6 @@ def test_no_rate_is_told_of_fewer_than_five_tokens(specdec):
     assert " tok/s" in specdec("run", "--raw", "-n", "5", "-k", "0", "def f")[2]
 
 
-def test_helps_count_in_words_and_show_no_types_of_python(specdec):
-    help_, usual = specdec("help", "--help")[1], specdec("help", "-h")[1]
-    assert "list[" not in help_ and "TOPIC" in help_ and " 1 more option: specdec help --help" in usual
-    assert "<str>" not in specdec("run", "--help")[1]
-
-
 class Keyboard(io.StringIO):
     """A terminal at which these lines are typed."""
 

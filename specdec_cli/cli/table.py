@@ -1,0 +1,290 @@
+"""The table of options. From a row come the option itself, its line in every help, and its variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from specdec_cli.errors import SpecdecError
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, rule_names
+from specdec_cli.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
+from specdec_cli.serve.clients import CLIENTS, KEY
+from specdec_cli.session.conversation import OVERFLOWS
+
+PREFIX = "SPECDEC_"
+PANEL_SIZES = FULL, SMALL = ("full", "small")
+CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
+DOCUMENTS = Path(__file__).parents[1] / "docs"
+
+
+def documents() -> dict[str, Path]:
+    """The documents by their topics, sorted."""
+    return {path.stem: path for path in sorted(DOCUMENTS.glob("*.md"))}
+
+
+def pair_names(incomplete: str) -> list[str]:
+    """Names in both models.toml, in their order."""
+    from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+
+    try:
+        known = load_registry(packaged_file(), user_file())
+    except SpecdecError:
+        return []
+    return [name for name in known.pairs if name.startswith(incomplete)]
+
+
+def complete_kinds(incomplete: str) -> list[str]:
+    """Kinds of bundled prompts; of several, with commas between them, the last."""
+    from specdec_cli.bench.prompts import KINDS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{kind}" for kind in KINDS if kind.startswith(last) and kind not in before.split(",")]
+
+
+def topics(context: typer.Context, incomplete: str) -> list[str]:
+    """Documents and commands that begin as typed."""
+    commands = cast(TyperGroup, context.find_root().command).commands
+    return [name for name in sorted({*documents(), *commands}) if name.startswith(incomplete)]
+
+
+def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """Any of `names`."""
+    known = tuple(names)
+    return lambda incomplete: [name for name in known if name.startswith(incomplete)]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One option (`-n, --max-tokens N`) or argument (`PROMPT`), as a help spells it.
+
+    `env`: its variable without SPECDEC_. `more`: sentences for `specdec help COMMAND`, where alone a `rare` one is.
+    `default`: what holds where nothing is given, if the command's default is no value.
+    A value is a whole number from `low` to `high`, one of `names`, or what `check` lets pass.
+    `of`: the commands that have a row of their own. `name`: the parameter's, if it is not the last spelling.
+    """
+
+    spelled: str
+    help: str
+    env: str = ""
+    more: str = ""
+    default: str = ""
+    rare: bool = False
+    low: int | None = None
+    high: int | None = None
+    names: tuple[str, ...] = ()
+    check: Callable[[Any], Any] | None = None
+    complete: Callable[..., list[str]] | None = None
+    of: str = ""
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        last = [*self.spelled.split()[:1], *self.flags][-1]
+        object.__setattr__(self, "name", self.name or last.split("/")[0].strip("-").replace("-", "_").lower())
+
+    @property
+    def flags(self) -> list[str]:
+        """As it may be typed: `-n`, `--max-tokens`; none of an argument."""
+        return [word.rstrip(",") for word in self.spelled.split() if word.startswith("-")]
+
+    @property
+    def variable(self) -> str | None:
+        """The variable that sets its default, if any."""
+        return PREFIX + self.env if self.env else None
+
+    def parameter(self, **more: Any) -> Any:
+        """What Typer reads beside the type."""
+        check, complete, flags = self.check, self.complete, self.flags
+        if self.low is not None:
+            check = within(flags[0], self.low, self.high)
+        if self.names:
+            known, complete = one_name(flags[0], self.names), complete_from(self.names)
+            check = lambda value: value if value is None else known(value)  # noqa: E731
+        metavar = " ".join(word for word in self.spelled.split() if not word.startswith("-")) or None
+        more = {"help": self.help, "metavar": metavar, "callback": check, "autocompletion": complete, **more}
+        return typer.Option(*flags, envvar=self.variable, **more) if flags else typer.Argument(**more)
+
+
+# fmt: off
+TARGETS = "the target's own"
+# Sections and their rows, in the order of the helps.
+TABLE: Mapping[str, tuple[Row, ...]] = {
+    "Arguments": (
+        Row("PROMPT", "The prompt; stdin and --file come before it"),
+        Row("PROMPT", "The first message, sent before you type", of="chat"),
+        Row("PROMPT", "The prompt; stdin comes before it", of="race"),
+        Row("NAME", "A pair from models.toml", complete=pair_names),
+        Row("NAME", "A pair, or a target's Hub id or folder", complete=pair_names, of="check pull"),
+        Row("NAME", "A name for the pair", of="add"),
+        Row("NAME", "A pair, or a model's Hub id", complete=pair_names, of="rm"),
+        Row("FILE", "What --trace or --json wrote", of="replay"),
+        Row("TOPIC", "A document, or a command", complete=topics),
+    ),
+    "Options": (
+        Row("-f, --file FILE", "Read a prompt from FILE; PROMPT follows it"),
+        Row("-s, --system TEXT", "System message"),
+        Row("-n, --max-tokens N", "Longest answer in tokens", "MAX_TOKENS", low=1),
+        Row("-n, --max-tokens N", "Longest answer in tokens", default="128, fewer where the budget demands", low=8,
+            of="bench"),
+        Row("--stop TEXT", "Stop before this text; repeatable"),
+        Row("--stop-repetition N", "Stop when the last N tokens repeat one phrase", "STOP_REPETITION", "0 goes on.",
+            "the pair's, else 0", rare=True, low=0),
+        Row("--raw", "Continue the text itself: no chat template"),
+        Row("--kinds KIND,…", "Kinds of bundled prompts", default="all seven", complete=complete_kinds),
+        Row("--prompts FILE", "Your own prompts, one a line", default="eight bundled ones"),
+        Row("--prompts FILE", "Your own prompts: lines, or JSON Lines", of="bench"),
+        Row("--time-budget TIME", "Time to measure: 90s, 2m, 1h",
+            more="Loading is left out, and three prompts of a bench are measured in any case."),
+        Row("--cooldown TIME", "Rest before every answer", rare=True),
+        Row("--fixed-length", "Answers never stop early, which changes them", rare=True),
+        Row("--gap X", "Largest gap that counts as a near-tie", default="the largest change measured"),
+        Row("--write", "Put the recommended K into your models.toml"),
+        Row("--compare A.json B.json", "Compare two exported results instead"),
+        Row("--selftest", "Decode tiny models of every architecture here",
+            more="In float32, and eight families in 16 and 4 bits."),
+        Row("--device cpu|gpu", "Where --selftest computes", more="gpu compares every kernel with the CPU as well.",
+            names=("cpu", "gpu")),
+        Row("--speed X", "Play X times as fast; inf does not wait", default="1; inf into a pipe"),
+        Row("--step", "Wait for a key after every round",
+            more="Enter or space for the next, b for the one before, r runs on, q ends."),
+        Row("-a, --all", "List also the pairs that need more memory", name="every"),
+        Row("--verify", "Compare every file's checksum with the Hub's"),
+        Row("--print-config CLIENT", "Print a client's settings, and end", more=f"One of {', '.join(CLIENTS)}.",
+            names=tuple(CLIENTS), name="config"),
+        Row("--switch", "Load whatever local pair a request names"),
+        Row("--parallel N", "Answers that take turns; more wait", "PARALLEL", low=1),
+        Row("--idle-unload TIME", "Idle time before models unload", "IDLE_UNLOAD", "never keeps them."),
+        Row("--slots N", "Conversations whose caches are kept", "SLOTS", rare=True, low=1),
+        Row("--cache-bytes N", "Memory for the caches of kept conversations", "CACHE_BYTES",
+            default="half of what the weights leave", rare=True, low=1),
+        Row("-y, --yes", "Do not ask"),
+        Row("--json", "Print JSON instead of text",
+            more="Answers, races and self-tests are JSON Lines of events or results, the rest one value."),
+        Row("-q, --quiet", "Print results only: no panel, no summary"),
+        Row("-q, --quiet", "Print errors only: no panel, no line per reply", of="serve"),
+        Row("--version", "Print the version", name="show"),
+        Row("--install-completion", "Complete words in this shell from now on"),
+        Row("--show-completion", "Print what --install-completion installs"),
+        Row("-h, --help", "Print this help"),
+    ),
+    "Models": (
+        Row("-p, --pair NAME", "A pair, or a target's Hub id or folder", "PAIR", complete=pair_names),
+        Row("--target ID", "Target: a Hub id or a local folder", "TARGET"),
+        Row("--draft ID", "Draft: a Hub id or a local folder", "DRAFT"),
+        Row("--draft ID", "Draft to try: a Hub id or folder; repeatable", of="bench"),
+        Row("--target-revision REV", "Pin the target to a commit", rare=True),
+        Row("--draft-revision REV", "Pin the draft to a commit", rare=True),
+        Row("--head-from ID", "Draft with the MTP head out of ID, the target's original repository", "HEAD_FROM",
+            rare=True),
+        Row("--max-context N", "Most tokens of prompt and answer together", "MAX_CONTEXT", default="the models' own",
+            low=1),
+        Row("--on-overflow NAME", "When the context is full", "ON_OVERFLOW", f"{' or '.join(OVERFLOWS)}.",
+            names=OVERFLOWS),
+        Row("--kv-bits N", "Quantize the KV caches to 2, 4 or 8 bits", "KV_BITS", default="off",
+            check=one_of("--kv-bits", KV_BITS)),
+        Row("--force", "Go ahead even if it does not fit"),
+        Row("--force", "Make it the default even if it is not here", of="use"),
+    ),
+    "Drafting": (
+        Row("-k, --num-draft-tokens N|auto", f"Tokens drafted per round: 0 to {MAX_K}, or auto", "K",
+            "0 is plain decoding, auto adapts every round.", "the pair's", name="k"),
+        Row("-k, --num-draft-tokens LIST", "Draft lengths to compare, as in 1,4,auto", "K",
+            default=f"the pair's, else {DEFAULT_K}", of="audit", name="k"),
+        Row("-k, --num-draft-tokens LIST", "Draft lengths to try",
+            more=f"Numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.", of="bench", name="k"),
+        Row("--drafter NAME", f"Who drafts: {', '.join(DRAFTERS)}", "DRAFTER",
+            "; ".join(f"{kind.name}: {kind.about}" for kind in DRAFTERS.values()) + ".", DEFAULT_DRAFTER,
+            complete=complete_from(DRAFTERS)),
+        Row("--drafter NAME", f"Who drafts: {', '.join(CONTENDERS)}; repeatable", default=MODEL.name,
+            complete=complete_from(CONTENDERS), name="drafters"),
+        Row("--rule NAME", "How a draft is accepted", "RULE",
+            f"Above temperature 0: {', '.join(RULES)}; auto is coupled under --seed, else block.", names=rule_names()),
+        Row("--rule NAME", "How a draft is accepted",
+            more="auto is coupled. Under token and block, acceptance comes from real runs.", rare=True,
+            names=rule_names(), of="bench"),
+        Row("--predict FILE", "Draft from a file the answer will resemble",
+            more="For example one to edit; it is never shown to the model."),
+        Row("--draft-context N|full", "The part of a long context that the draft reads", "DRAFT_CONTEXT",
+            "Its last N tokens, of which it holds at most about 2 N; full: all.", "the pair's", rare=True),
+    ),
+    "Sampling": (
+        Row("--temp T", "Temperature; 0 is greedy", "TEMP", default=TARGETS),
+        Row("--temp T", "Temperature of the coupled answers", more="0 leaves them out.", of="audit"),
+        Row("--temp T", "Temperature; repeatable", default="0", name="temps"),
+        Row("--seed N", "Same seed, same text, at every K", "SEED",
+            "Up to rounding, and whoever drafts (rule coupled).", "a new one"),
+        Row("--seed N", "Seed of every draw", of="audit bench"),
+        Row("--top-p P", "Sample from the best tokens with total mass P", "TOP_P", default=TARGETS),
+        Row("--top-k N", "Sample from the N best tokens", "TOP_K", default=TARGETS),
+        Row("--min-p P", "Drop tokens less likely than P times the best", "MIN_P", default=TARGETS),
+        Row("--repetition-penalty X", "Make tokens seen so far less likely; 1 is off", "REPETITION_PENALTY",
+            default=TARGETS),
+        Row("--presence-penalty X", "Subtract X from the logits of tokens used so far", "PRESENCE_PENALTY",
+            "In the answer, not in the prompt.", TARGETS, rare=True),
+        Row("--frequency-penalty X", "The same, once for each use of a token", "FREQUENCY_PENALTY", default=TARGETS,
+            rare=True),
+        Row("--logit-bias ID=V", "Add V to a token's logit; repeatable", rare=True),
+    ),
+    "Shape": (
+        Row("--schema FILE|JSON", "The answer is JSON of this JSON schema"),
+        Row("--regex RE", "The answer matches RE as a whole"),
+        Row("--grammar FILE", "The answer is of this grammar", more="In llguidance's Lark."),
+    ),
+    "Display": (
+        Row("--panel/--no-panel", "Show or hide the live panel", default="where stderr is a terminal"),
+        Row("--panel-size full|small", "The whole panel, or one line", "PANEL_SIZE", rare=True, names=PANEL_SIZES),
+        Row("--colour-answer/--no-colour-answer", "Show by colour who wrote a token", "COLOUR_ANSWER",
+            "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber.",
+            "on", rare=True),
+        Row("--rounds", "Print every round as a line on stderr", "ROUNDS",
+            "What was drafted, accepted, rejected and written instead.", rare=True),
+        Row("--show-rejected", "Strike rejected words through in the answer", "SHOW_REJECTED",
+            "On a terminal; [-so-] without colour.", rare=True),
+        Row("-v, --verbose", "Say what a round costs and where drafting pays"),
+        Row("--plain", "Print no control codes, not even colours", "PLAIN"),
+    ),
+    "Files": (
+        Row("--save FILE", "Write the conversation to FILE, every turn"),
+        Row("--resume FILE", "Continue a saved conversation"),
+        Row("--no-history", "Remember no typed line after the chat", "NO_HISTORY"),
+        Row("--trace FILE", "Write all events to FILE, as JSON Lines"),
+        Row("--export FILE", "Write the result to FILE; repeatable",
+            more="By its ending: .svg, .html, and .json for a bench."),
+        Row("--svg FILE", "Write the coloured text as a picture instead"),
+        Row("--html FILE", "Write the coloured text as a page instead"),
+        Row("--report FILE", "Measure a pair; then, if you agree, write FILE", more="It ends in .json."),
+        Row("--cache-dir DIR", "Keep conversations in DIR when the server ends", "CACHE_DIR"),
+        Row("--cache-dir-bytes N", "Bytes of disk for --cache-dir", "CACHE_DIR_BYTES",
+            default="four times --cache-bytes", rare=True, low=1),
+        Row("--log FILE", "Write every prompt and answer to FILE", more="As JSON Lines."),
+    ),
+    "Network": (
+        Row("--host ADDRESS", "Interface to listen on", "HOST", "Any but this machine's own needs a key."),
+        Row("--port N", "Port; 0 takes a free one", "PORT", low=0, high=65_535),
+        Row("--api-key-file FILE", "File with the key that clients must send", more=f"Else {KEY}."),
+        Row("--allow-origin URL", "A web page that may use the server; repeatable", rare=True),
+        Row("--allow-host NAME[:PORT]", "Another name that clients find it by; repeatable", rare=True),
+        Row("--online", "Ask the Hub whether ids and sizes are right"),
+        Row("--offline", "Make no network calls", "OFFLINE"),
+    ),
+}
+# fmt: on
+ROWS = {f"{command}.{row.name}": row for rows in TABLE.values() for row in rows for command in row.of.split() or [""]}
+
+
+def row_of(command: str, parameter: str) -> Row:
+    """What the table says of a command's parameter."""
+    return ROWS.get(f"{command}.{parameter}") or ROWS[f".{parameter}"]
+
+
+def variables() -> dict[str, set[str]]:
+    """Every variable that is the default of an option -> the spellings of that option."""
+    found: dict[str, set[str]] = {}
+    for row in ROWS.values():
+        if row.variable:
+            found.setdefault(row.variable, set()).update(flag for pair in row.flags for flag in pair.split("/"))
+    return found
