@@ -272,7 +272,7 @@ def test_escape_sequences_never_reach_the_terminal(piped, tmp_path):
     ]
     saved.write_text("".join(json.dumps(line) + "\n" for line in lines))
     commands = ["/show", "/show last", "/show all", "/show thinking", "/system", f"/{hostile}", f"/pair {hostile}"]
-    code, out, err = piped("--resume", str(saved), stdin="\n".join([*commands, f"/load {hostile}", ""]))
+    code, out, err = piped("-p", "demo", "--resume", str(saved), stdin="\n".join([*commands, f"/load {hostile}", ""]))
     assert code == 2 and out == "" and "abcd" in err
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", err), ascii(err)
 

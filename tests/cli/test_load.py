@@ -128,5 +128,6 @@ def test_where_the_network_is_forbidden_nothing_says_to_pull(specdec, command):
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["run", "race"])
 def test_a_command_says_what_the_demo_is_before_the_answer_and_quiet_says_nothing(specdec, command):
-    assert specdec(command, "-n", "4", "Why is the sky blue?")[2].startswith(LINE)
-    assert specdec(command, "-n", "4", "-q", "Why is the sky blue?")[2] == ""
+    words = (command, "-p", "demo", "-n", "4", "Why is the sky blue?")
+    assert specdec(*words)[2].startswith(LINE)
+    assert specdec(*words, "-q")[2] == ""

@@ -39,19 +39,19 @@ def test_closed_stdin_and_stderr_are_empty_and_silent():
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
 def test_a_full_disk_under_stdout_is_said_with_exit_code_5():
-    done = shell("specdec run -q -n 4 -k 0 'def f' > /dev/full")
+    done = shell("specdec run -p demo -q -n 4 -k 0 'def f' > /dev/full")
     assert done.returncode == 5 and "No space left on device" in two_lines(done)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
 def test_a_trace_on_a_full_disk_leaves_the_answer_whole():
-    done = shell("specdec run -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'")
+    done = shell("specdec run -p demo -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'")
     assert done.returncode == 5 and done.stdout.strip()
     assert "--trace /dev/full ends here" in two_lines(done)
 
 
 def test_an_argument_that_is_not_utf_8_is_named():
-    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"")
+    done = shell("specdec run -p demo -q -n 4 \"$(printf 'a\\377')\"")
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
 
 
@@ -98,7 +98,7 @@ def test_where_the_locale_knows_ascii_alone_arguments_and_files_are_utf_8(tmp_pa
     starts, ends = ([json.loads(done.stdout.splitlines()[at]) for done in here] for at in (0, -1))
     assert starts[0] == starts[1] and ends[0]["tokens"] == ends[1]["tokens"]
     assert shell("specdec run -p 'nöwhere' x", **ASCII).returncode == 3
-    done = shell("specdec run -q -n 4 \"$(printf 'a\\377')\"", **ASCII)
+    done = shell("specdec run -p demo -q -n 4 \"$(printf 'a\\377')\"", **ASCII)
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
 
 
