@@ -23,7 +23,7 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     assert (done.code, done.err) == (0, "")
     lines = done.out.splitlines()
     assert lines[0] == "ready to run here"
-    assert re.fullmatch(r"  demo \* +2\d\.\d MB  K 2", lines[1])
+    assert re.fullmatch(r"  demo +2\d\.\d MB  K 2", lines[1])
     assert lines[2] == "      specdec:demo/target + specdec:demo/draft"
     assert re.fullmatch(r"  demo-hybrid +[56]\.\d MB  K \d", lines[3])
     assert lines[4:7] == ["      specdec:demo/hybrid, its own head", "", "to download: specdec pull NAME"]
