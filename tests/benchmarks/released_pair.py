@@ -19,6 +19,10 @@ from pathlib import Path
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from specdec_cli import blas
+
+BLAS = blas.load() or "its own BLAS"  # before mlx is imported
+
 import mlx.core as mx
 from mlx_lm.generate import generate_step, speculative_generate_step
 from mlx_lm.sample_utils import make_sampler
