@@ -8,6 +8,7 @@ which does not depend on the machine, for these weights and for those that mlx-l
 it predicts at published costs of rows.
 """
 
+# ruff: noqa: E402 - mlx takes the BLAS that is loaded before it
 import argparse
 import os
 import subprocess
@@ -169,7 +170,8 @@ def main():
     args = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     print(
-        f"{environment()}, {date.today()}, commit {commit.stdout.strip()}; {args.tokens} tokens an answer", flush=True
+        f"{environment()}, {BLAS}, {date.today()}, commit {commit.stdout.strip()}; {args.tokens} tokens an answer",
+        flush=True,
     )
     for part in args.parts:
         began = time.perf_counter()
