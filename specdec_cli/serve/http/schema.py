@@ -97,7 +97,7 @@ def body_of(data: bytes) -> dict[str, Any]:
     try:
         return parse_object(data)
     except NotJson as error:
-        raise HttpError(400, f"the body is not read: {error}") from error
+        raise HttpError(400, f"the body cannot be read: {error}") from error
 
 
 def required(value: Any, name: str) -> str:

@@ -73,7 +73,7 @@ class Service:
                 found += part
                 if len(found) > most:
                     await drain(request.receive)
-                    raise HttpError(413, f"a body of over {len(found) - 1} bytes is more than the {most} that are read")
+                    raise HttpError(413, f"a body of over {len(found) - 1} bytes exceeds the limit of {most}")
         except ClientDisconnect as error:
             raise HttpError(LEFT, "the client has left") from error
         return body_of(bytes(found))

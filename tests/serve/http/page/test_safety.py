@@ -55,7 +55,7 @@ def test_a_server_with_a_key_asks_for_it_and_the_tab_alone_keeps_it(tab, start):
     tab.press("Enter")
     tab.until("document.title.startsWith('tool') && document.activeElement.id === 'question'")
     asked(tab, "Hi.")
-    assert answer_of(tab) == "a" and tab.styles("#door", "display") == ["none"]
+    assert answer_of(tab) == "a" and tab.styles("#login", "display") == ["none"]
     kept = tab.evaluate("[Object.values(sessionStorage), Object.keys(localStorage), document.cookie]")
     assert kept == [["secret"], [], ""] and not any("secret" in address for address in tab.requests)
 
