@@ -37,7 +37,7 @@ class MachineState:
 
 
 # What to say beside a result whose machine had more to do than cores.
-BUSY = "other programs were running: repeat this when the machine is idle"
+BUSY = "other programs were running: rerun on an idle machine"
 
 
 def is_busy(load: float | None, cores: int | None) -> bool:

@@ -58,7 +58,7 @@ class AccessPolicy:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
         if origin is not None and origin not in (*self.origins, f"http://{host}", f"https://{host}"):
-            message = f"pages of {shown(origin)} may not use this server; --allow-origin lets them"
+            message = f"pages from {shown(origin)} may not use this server; --allow-origin permits them"
             raise HttpError(403, message, code="origin")
 
     def require_rights(self, scope: Scope, headers: Headers) -> None:

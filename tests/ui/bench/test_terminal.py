@@ -69,7 +69,7 @@ def test_a_machine_with_more_to_do_than_cores_is_told_beside_the_result(result, 
     states = {"before": MachineState(load=before), "after": MachineState(load=after)}
     rows = drawn(replace(result, environment=replace(result.environment, **states)), 80, monkeypatch).splitlines()
     at = next(i for i, row in enumerate(rows) if row.startswith("result "))
-    assert ("other programs were running: repeat this when the machine is idle" in rows[at + 1]) == busy
+    assert ("other programs were running: rerun on an idle machine" in rows[at + 1]) == busy
 
 
 @pytest.mark.parametrize("width", [60, 76, 120, 200])

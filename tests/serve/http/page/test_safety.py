@@ -89,7 +89,7 @@ def test_a_server_that_ends_says_so_in_two_lines(tab, tooled):
         asking(greeted(tab, url), "Hi.")
     desk.close()
     tab.until("document.querySelector('.error')")
-    assert tab.seen(".error")[0].startswith("error: the server is ending\nhint: ")
+    assert tab.seen(".error")[0].startswith("error: the server is shutting down\nhint: ")
     assert answer_of(tab).startswith("wordword")
     asked(tab, "Again.")
     assert tab.seen(".error")[1].startswith("error: the server does not answer\nhint: is it still running?")
