@@ -85,7 +85,7 @@ def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
         screen.line(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
         hub.check_space(snapshots)
         agree(missing)
-        screen.line("if this is interrupted, completed files are kept and the file in progress restarts")
+        screen.line("if interrupted, completed files are kept and the file in progress restarts")
     try:
         with awake(), screen.progress(missing) if missing else nullcontext(hub.silent) as report:
             # Also where nothing is missing: another tool may have brought the bytes, and the branch moves last.

@@ -60,7 +60,7 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
     kept.write_text(json.dumps({BIG: 5, SMALL: 6}))
     world.hub.fail("status", status=429, headers={"Retry-After": "1"})
     done = world("pairs", "--online")
-    assert (done.code, done.errors()[0][:35]) == (3, "the Hub takes no more requests from")
+    assert (done.code, done.errors()[0][:35]) == (3, "the Hub accepts no more requests fr")
     assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
 
 

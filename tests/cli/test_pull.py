@@ -35,7 +35,7 @@ def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_
     assert (process.wait(60), process.stdout.read()) == (0, "")
     process.communicate()
     assert rest.splitlines() == [
-        "if this is interrupted, completed files are kept and the file in progress restarts",
+        "if interrupted, completed files are kept and the file in progress restarts",
         *(f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)),
         "tiny is here and is now the default pair: specdec run 'your prompt'",
     ]
@@ -202,7 +202,7 @@ def test_a_terminal_shows_a_line_a_complete_file_and_at_most_two_bars(world):
     pyte.Stream(screen).feed(child.before)
     rows = ["".join(row[x].data for x in range(80)).rstrip() for row in screen.history.top]
     shown = [row for row in rows + [line.rstrip() for line in screen.display] if row]
-    start = next(i for i, row in enumerate(shown) if row.startswith("completed files are kept"))
+    start = next(i for i, row in enumerate(shown) if row.startswith("if interrupted, completed files"))
     assert child.exitstatus == 0
     assert shown[start + 1 : start + 9] == [f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)]
     assert [row.split()[0] for row in shown[start + 9 :]] == ["all", "tiny"]
