@@ -85,9 +85,13 @@ def _load_named(library: str) -> str:
     try:
         ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise UsageError(f"{VARIABLE}={library} cannot be loaded: {error}", f"{VARIABLE}=none does without") from error
+        raise UsageError(
+            f"{VARIABLE}={library} cannot be loaded: {error}", f"{VARIABLE}=none runs without it"
+        ) from error
     if (name := _name()) is None:
-        raise UsageError(f"{VARIABLE}={library} is no BLAS: it lacks cblas_sgemm", f"{VARIABLE}=none does without")
+        raise UsageError(
+            f"{VARIABLE}={library} is not a BLAS: it lacks cblas_sgemm", f"{VARIABLE}=none runs without it"
+        )
     return name
 
 

@@ -37,7 +37,7 @@ class MachineState:
 
 
 # What to say beside a result whose machine had more to do than cores.
-BUSY = "other programs were running: repeat it when it is quiet"
+BUSY = "other programs were running: rerun on an idle machine"
 
 
 def is_busy(load: float | None, cores: int | None) -> bool:
@@ -71,7 +71,7 @@ def temporary_folder(inner: str) -> tuple[str, str]:
     place = next(path for path in (Path(folder, inner), *Path(folder, inner).parents) if path.is_dir())
     try:
         if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0):
-            return folder, "nothing may be run from there (noexec)"
+            return folder, "programs cannot run from there (noexec)"
         with TemporaryFile(dir=place) as file:
             file.write(bytes(TRIED_BYTES))
             file.flush()

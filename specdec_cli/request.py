@@ -26,7 +26,7 @@ MAX_DRAFT = MAX_ROWS - MAX_UNREAD
 # Largest draft length that can be asked for, and the one for predictions that need a single number.
 MAX_K, DEFAULT_K = min(16, MAX_DRAFT), 3
 KV_BITS = (2, 4, 8)
-# Of a context a draft reads the last so many tokens, or `full`: docs/performance.md has what that costs.
+# A draft reads the last so many tokens of a context, or `full`.
 DraftContext = int | Literal["full"]
 LEAST_DRAFT_CONTEXT, DRAFT_CONTEXT = 8, 1024
 # Value -> (lowest, highest, what is off).
@@ -111,7 +111,7 @@ def request_of(options: Mapping[str, Any]) -> Request:
         if name not in known and name not in BOUNDS:
             close = nearest(name, [*known, *BOUNDS])
             hint = f"the nearest: {close}" if close else f"known: {', '.join(known)}"
-            raise UsageError(f"{name} is no option of a reply", hint)
+            raise UsageError(f"{name} is not an option of a reply", hint)
     within("max_tokens", 1)(options.get("max_tokens"))
     named = options.get("sampling", {})
     if isinstance(named, Mapping):
@@ -137,11 +137,13 @@ def require_valid(request: Request) -> Request:
     several = isinstance(request.stop, Iterable) and not isinstance(request.stop, str | bytes)
     stop: tuple[Any, ...] = tuple(request.stop) if several else (request.stop,)
     if not all(isinstance(text, str) and text for text in stop):
-        raise UsageError(f"stop {stop!r} holds what is no text, or an empty one", "for example: stop=('END',)")
+        raise UsageError(
+            f"stop {stop!r} holds an empty text, or something other than text", "for example: stop=('END',)"
+        )
     shape = request.constraint
     sound = isinstance(shape, Constraint) and shape.kind in SHAPES and isinstance(shape.text, str)
     if shape is not None and not sound:
-        raise UsageError(f"{shape!r} is no constraint", f"its kind is one of {', '.join(SHAPES)}, its text a string")
+        raise UsageError(f"{shape!r} is not a constraint", f"its kind is one of {', '.join(SHAPES)}, its text a string")
     predict = request.predict if isinstance(request.predict, str) else token_ids("predict", request.predict)
     ends = token_ids("stop_tokens", request.stop_tokens)
     for name, ids in (("predict", predict), ("stop_tokens", ends)):
@@ -155,21 +157,19 @@ def token_ids(name: str, values: Any) -> tuple[int, ...]:
     """Ids in any sequence of whole numbers, an array too. Raises: UsageError for anything else, bytes too."""
     listed = values.tolist() if hasattr(values, "tolist") and not isinstance(values, memoryview) else values
     if isinstance(listed, str | bytes | bytearray | memoryview) or not isinstance(listed, Iterable):
-        raise UsageError(
-            f"{name} is a {type(values).__name__}, and no sequence of ids", f"for example: {name} (11, 42)"
-        )
+        raise UsageError(f"{name} is a {type(values).__name__}, not a sequence of ids", f"for example: {name} (11, 42)")
     ids = tuple(listed)
     return ids if all(type(token) is int for token in ids) else tuple(whole(f"an id of {name}", one) for one in ids)
 
 
 def whole(name: str, value: Any) -> int:
-    """The value, of whatever library it is. Raises: UsageError for what is no whole number."""
+    """The value, of whatever library it is. Raises: UsageError for what is not a whole number."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)
     except TypeError:
         pass
-    raise UsageError(f"{name} {value!r} is no whole number", "for example: 7")
+    raise UsageError(f"{name} {value!r} is not a whole number", "for example: 7")
 
 
 def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:
@@ -177,7 +177,7 @@ def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float],
     try:
         found = dict(biases)
     except (TypeError, ValueError) as error:
-        raise UsageError(f"logit_bias {biases!r} are no pairs", BIAS_HINT) from error
+        raise UsageError(f"logit_bias {biases!r} are not pairs", BIAS_HINT) from error
     for token, value in found.items():
         if not (isinstance(token, int) and token >= 0 and isinstance(value, int | float) and not math.isnan(value)):
             raise UsageError(f"logit_bias ({token!r}, {value!r}) is not possible", BIAS_HINT)
@@ -262,7 +262,7 @@ def within(option: str, low: int, high: int | None = None) -> Callable[[int | No
 
     def check(value: int | None) -> int | None:
         if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-            raise UsageError(f"{option} {value!r} is no whole number", f"for example: {option} {low}")
+            raise UsageError(f"{option} {value!r} is not a whole number", f"for example: {option} {low}")
         if value is not None and (value < low or (high is not None and value > high)):
             bounds = f"below {low}" if high is None else f"outside {low} to {high}"
             nearest = low if value < low or high is None else high

@@ -42,7 +42,7 @@ def cores(tmp_path, siblings, quota=None):
 @pytest.mark.slow
 def test_a_file_that_is_no_library_and_a_library_that_is_no_blas_are_refused_by_name():
     assert "SPECDEC_BLAS=/nowhere.so cannot be loaded" in loaded(SPECDEC_BLAS="/nowhere.so")
-    assert "SPECDEC_BLAS=libm.so.6 is no BLAS" in loaded(SPECDEC_BLAS="libm.so.6")
+    assert "SPECDEC_BLAS=libm.so.6 is not a BLAS" in loaded(SPECDEC_BLAS="libm.so.6")
 
 
 @LINUX

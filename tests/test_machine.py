@@ -123,4 +123,4 @@ def test_a_temporary_folder_is_read_only_full_or_nothing_runs_from_it(temporary,
             assert temporary(tmp_path) == f"{tmp_path / 'mlx'} cannot be written: {os.strerror(number)}"
     monkeypatch.setattr("os.ST_NOEXEC", 8, raising=False)
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=8))
-    assert temporary(tmp_path) == "nothing may be run from there (noexec)"
+    assert temporary(tmp_path) == "programs cannot run from there (noexec)"

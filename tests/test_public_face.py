@@ -57,7 +57,7 @@ def test_a_text_is_one_message_of_the_user_and_raw_text_is_continued(pair):
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"temprature": 1.0}, "temprature is no option of a reply", "the nearest: temperature"),
+        ({"temprature": 1.0}, "temprature is not an option of a reply", "the nearest: temperature"),
         ({"temperature": -1.0}, "--temp -1.0 is outside 0 to 100", "off is --temp 0"),
         ({"k": 99}, "k 99 is outside 0 to 16", "the nearest that works: k 16"),
         ({"drafter": "modle"}, f"drafter modle is none of {', '.join(kinds.DRAFTERS)}", "the nearest: drafter model"),
@@ -75,29 +75,29 @@ def test_wrong_options_are_two_lines(pair, options, message, hint):
     ("options", "message"),
     [
         ({"k": -3}, "k -3 is outside 0 to 16"),
-        ({"k": "4"}, "k '4' is no whole number"),
+        ({"k": "4"}, "k '4' is not a whole number"),
         ({"max_context": 0}, "max_context 0 is below 1"),
         ({"logprobs": -1}, "logprobs -1 is below 0"),
         ({"logit_bias": ((-3, 1.0),)}, "logit_bias (-3, 1.0) is not possible"),
-        ({"logit_bias": (3, 4)}, "logit_bias (3, 4) are no pairs"),
-        ({"stop": ("",)}, "stop ('',) holds what is no text, or an empty one"),
+        ({"logit_bias": (3, 4)}, "logit_bias (3, 4) are not pairs"),
+        ({"stop": ("",)}, "stop ('',) holds an empty text, or something other than text"),
         ({"sampling": {"temprature": 1.0}}, "sampling temprature is none of temperature, top_k, top_p, min_p, "),
         ({"sampling": {"temperature": "hot"}}, "--temp hot is outside 0 to 100"),
-        ({"constraint": specdec.Constraint("evil", "x")}, "Constraint(kind='evil', text='x') is no constraint"),
-        ({"constraint": "[a-z]+"}, "'[a-z]+' is no constraint"),
-        ({"seed": "x"}, "seed 'x' is no whole number"),
-        ({"seed": 1.0}, "seed 1.0 is no whole number"),
-        ({"seed": True}, "seed True is no whole number"),
-        ({"stop": 5}, "stop (5,) holds what is no text"),
-        ({"stop": b"END"}, "stop (b'END',) holds what is no text"),
-        ({"stop_tokens": ("x",)}, "an id of stop_tokens 'x' is no whole number"),
-        ({"stop_tokens": b"ab"}, "stop_tokens is a bytes, and no sequence of ids"),
-        ({"stop_tokens": "ab"}, "stop_tokens is a str, and no sequence of ids"),
-        ({"stop_tokens": 5}, "stop_tokens is a int, and no sequence of ids"),
-        ({"stop_tokens": (3.0,)}, "an id of stop_tokens 3.0 is no whole number"),
+        ({"constraint": specdec.Constraint("evil", "x")}, "Constraint(kind='evil', text='x') is not a constraint"),
+        ({"constraint": "[a-z]+"}, "'[a-z]+' is not a constraint"),
+        ({"seed": "x"}, "seed 'x' is not a whole number"),
+        ({"seed": 1.0}, "seed 1.0 is not a whole number"),
+        ({"seed": True}, "seed True is not a whole number"),
+        ({"stop": 5}, "stop (5,) holds an empty text, or something other than text"),
+        ({"stop": b"END"}, "stop (b'END',) holds an empty text, or something other than text"),
+        ({"stop_tokens": ("x",)}, "an id of stop_tokens 'x' is not a whole number"),
+        ({"stop_tokens": b"ab"}, "stop_tokens is a bytes, not a sequence of ids"),
+        ({"stop_tokens": "ab"}, "stop_tokens is a str, not a sequence of ids"),
+        ({"stop_tokens": 5}, "stop_tokens is a int, not a sequence of ids"),
+        ({"stop_tokens": (3.0,)}, "an id of stop_tokens 3.0 is not a whole number"),
         ({"stop_tokens": (-1,)}, "an id of stop_tokens -1 is below 0"),
         ({"predict": (4, -1)}, "an id of predict -1 is below 0"),
-        ({"predict": b"ab"}, "predict is a bytes, and no sequence of ids"),
+        ({"predict": b"ab"}, "predict is a bytes, not a sequence of ids"),
         ({"sampling": [0.8]}, "sampling [0.8] names no values"),
     ],
 )
@@ -115,14 +115,14 @@ def test_a_request_is_checked_as_options_are(pair, options, message):
 @pytest.mark.parametrize(
     ("prompt", "message"),
     [
-        (b"ab", "prompt is a bytes, and no sequence of ids"),
-        (None, "prompt is a NoneType, and no sequence of ids"),
-        (5, "prompt is a int, and no sequence of ids"),
-        (np.array(5), "prompt is a ndarray, and no sequence of ids"),
-        (["a", 5], "an id of prompt 'a' is no whole number"),
-        ([5, True], "an id of prompt True is no whole number"),
-        (np.array([5.0]), "an id of prompt 5.0 is no whole number"),
-        (np.array([[5, 6]]), "an id of prompt [5, 6] is no whole number"),
+        (b"ab", "prompt is a bytes, not a sequence of ids"),
+        (None, "prompt is a NoneType, not a sequence of ids"),
+        (5, "prompt is a int, not a sequence of ids"),
+        (np.array(5), "prompt is a ndarray, not a sequence of ids"),
+        (["a", 5], "an id of prompt 'a' is not a whole number"),
+        ([5, True], "an id of prompt True is not a whole number"),
+        (np.array([5.0]), "an id of prompt 5.0 is not a whole number"),
+        (np.array([[5, 6]]), "an id of prompt [5, 6] is not a whole number"),
     ],
 )
 def test_a_prompt_is_text_or_ids(pair, prompt, message):
@@ -174,7 +174,7 @@ def test_a_pair_of_ones_own_is_checked_as_one_of_models_toml(tiny_pair, values, 
 
 @pytest.mark.parametrize("options", [{"pair": 5}, {"target": 5}, {"target": "x", "draft": b"y"}])
 def test_names_are_texts(options):
-    with pytest.raises(specdec.UsageError, match="is no text"):
+    with pytest.raises(specdec.UsageError, match="is not text"):
         specdec.load(**options)
 
 

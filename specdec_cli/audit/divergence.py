@@ -150,7 +150,7 @@ class Audit:
         near, ks = self.count("near-tie"), ", ".join(dict.fromkeys(str(finding.k) for finding in self.findings))
         ties = f", {near} up to a near-tie" if near else ""
         counts = f"{self.count('identical')} of {len(self.findings)} answers are identical{ties}"
-        hidden = ", so rounding hides what there is to see; shorter answers show more"
+        hidden = ", so rounding may hide a fault; try shorter answers (-n)"
         result = {True: f"lossless here: {counts}", None: f"in doubt here: {counts}{hidden}"}
         said = result.get(self.lossless, f"not lossless here: {counts}; {self.problem}")
         where = f"{self.tokens_compared} tokens at K {ks} in {self.rounding.precision} on {self.device}"

@@ -27,7 +27,7 @@ SURE_PROMPTS = 4
 FIRST: Sequence[Length] = ("auto", 2, 4, 1, 3, 6, 8)
 # Log speed-up that may be given up for a smaller K where noise hides which one is faster.
 GIVEN_UP = 0.02
-RULE = "the smallest K within noise and 2 % of the fastest; none is called faster whose 95 % interval includes 1"
+RULE = "the smallest K within noise and 2 % of the fastest; a K is faster if its whole 95 % interval is above 1"
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,4 +250,4 @@ def read_result(path: Path) -> BenchResult:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:  # no UTF-8, no JSON, or no bench
-        raise UsageError(f"{path} is no bench result: {error}", hint) from error
+        raise UsageError(f"{path} is not a bench result: {error}", hint) from error

@@ -38,11 +38,11 @@ def conclusion(report: Report) -> str:
     words = ratio_words(advice.speedup.mean, advice.speedup.low, advice.speedup.high)
     figure = f"K {advice.k}: {words}, on {advice.speedup.prompts} prompts"
     if advice.answer == "safest":
-        return f"{figure}; no K is faster beyond noise, and auto stops drafting where it does not pay"
+        return f"{figure}; no K is clearly faster, and auto stops drafting where it does not pay"
     if advice.answer == "don't":
-        return f"plain decoding (K 0): no K is faster beyond noise; the best, {figure}"
+        return f"plain decoding (K 0): no K is clearly faster; the best, {figure}"
     tied = " and ".join(f"K {k}" for k in advice.tied) + (" is" if len(advice.tied) == 1 else " are")
-    return f"{figure}; {tied} no faster beyond noise" if advice.tied else figure
+    return f"{figure}; {tied} not clearly faster" if advice.tied else figure
 
 
 def break_even(report: Report) -> str:

@@ -114,7 +114,7 @@ def _clear(chat: Chat, argument: str) -> None:
 
 def _undo(chat: Chat, argument: str) -> str:
     message = chat.undo()
-    chat.screen.notice("the last turn was taken back")
+    chat.screen.notice("the last turn was undone")
     return message
 
 
@@ -129,7 +129,7 @@ def _set(chat: Chat, argument: str) -> None:
     name, _, value = argument.partition(" ")
     value = value.strip()
     if not name or not value:
-        raise UsageError(f"/set {name}".rstrip() + " lacks a name or a value", f"names: {', '.join(NAMES)}")
+        raise UsageError(f"/set {name}".rstrip() + " needs a name and a value", f"names: {', '.join(NAMES)}")
     settings = chat.settings.with_value(name, value)
     if settings.request.constraint:
         require_uncut(settings.request.constraint, settings.request.stop)
@@ -184,8 +184,8 @@ def _shape(kind: ShapeKind, usage: str, help: str) -> Command:
                 require_possible(shape, chat.settings.request.stop)
             chat.settings = chat.settings.asking(constraint=shape)
         now = chat.settings.request.constraint
-        shown = f"every answer keeps the shape of this {now.noun}: {' '.join(now.text.split())}" if now else ""
-        chat.screen.notice(shown or f"no shape is set; /{kind} {usage} sets one")
+        shown = f"every answer matches this {now.noun}: {' '.join(now.text.split())}" if now else ""
+        chat.screen.notice(shown or f"no constraint is set; /{kind} {usage} sets one")
 
     return Command(f"/{kind}", f"[{usage}|off]", help, act, words=lambda: ("off",), files=kind != "regex")
 
@@ -200,7 +200,7 @@ def _show(chat: Chat, argument: str) -> None:
     elif what == "last":
         chat.screen.markdown(chat.last_turn("/show").answer.text)
     else:
-        chat.screen.quote(chat.last_turn("/show").answer.thinking or "it did not think")
+        chat.screen.quote(chat.last_turn("/show").answer.thinking or "the last answer has no thinking")
 
 
 def settings_rows(chat: Chat) -> list[tuple[str, str]]:
@@ -214,7 +214,7 @@ def settings_rows(chat: Chat) -> list[tuple[str, str]]:
         ("seed", "off" if request.seed is None else str(request.seed)),
         ("stop", " ".join(request.stop) or "off"),
         ("rule", request.rule),
-        *([("shape", f"{shape.kind} {' '.join(shape.text.split())}")] if shape else []),
+        *([("constraint", f"{shape.kind} {' '.join(shape.text.split())}")] if shape else []),
         ("max-tokens", str(request.max_tokens)),
         ("context", f"{chat.context_tokens} of {'any number of' if limit is None else limit} tokens"),
         ("overflow", settings.overflow),
@@ -257,7 +257,7 @@ def _load(chat: Chat, argument: str) -> None:
 
 def _path(argument: str, command: str) -> Path:
     if not argument:
-        raise UsageError(f"{command} lacks a file name", f"for example: {command} chat.jsonl")
+        raise UsageError(f"{command} needs a file name", f"for example: {command} chat.jsonl")
     return Path(argument).expanduser()
 
 

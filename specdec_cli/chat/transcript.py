@@ -61,7 +61,7 @@ def require_file(path: Path) -> None:
     mode = path.stat().st_mode if path.exists() else stat.S_IFREG
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise UsageError(f"{path} is {kind}, and a conversation is kept in a file", "name a file: --save talk.jsonl")
+        raise UsageError(f"{path} is {kind}, but a conversation is saved to a file", "name a file: --save talk.jsonl")
 
 
 def _require_ours(path: Path, id: str) -> None:
@@ -76,7 +76,7 @@ def _require_ours(path: Path, id: str) -> None:
         theirs = None
     if theirs != id:
         hint = f"take another name, or continue it: specdec chat --resume {path}"
-        raise UsageError(f"{path} holds something else than this conversation", hint)
+        raise UsageError(f"{path} holds something other than this conversation", hint)
 
 
 def _lines(conversation: Conversation) -> list[dict[str, Any]]:
@@ -100,7 +100,7 @@ def load(path: Path) -> Transcript:
         require_file(path)
         lines = path.read_bytes().rstrip(b"\n").split(b"\n")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file that /save has written") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file written by /save") from error
     number, turns = 1, list[Turn]()
     system: str | None = None
     user: str | None = None

@@ -70,7 +70,7 @@ def parse_lengths(text: str) -> tuple[int | Literal["auto"], ...]:
             found.append("auto")
         elif bounds is None:
             problem = f"-k {text}: {part or 'nothing'} is neither a number, a range nor auto"
-            raise UsageError(problem, "such as: -k 0-8,auto")
+            raise UsageError(problem, "for example: -k 0-8,auto")
         else:
             first, last = int(bounds[1]), int(bounds[2] or bounds[1])
             if last > MAX_K or first > last:
@@ -78,7 +78,7 @@ def parse_lengths(text: str) -> tuple[int | Literal["auto"], ...]:
                 raise UsageError(f"-k {text}: {part} {problem}", f"the widest range: -k 0-{MAX_K}")
             found += range(first, last + 1)
     if not any(found):
-        raise UsageError(f"-k {text} drafts nothing, and K 0 is the baseline already", "such as: -k 0-8,auto")
+        raise UsageError(f"-k {text} drafts nothing, and K 0 is already the baseline", "for example: -k 0-8,auto")
     return tuple(dict.fromkeys(found))
 
 

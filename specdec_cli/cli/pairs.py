@@ -109,16 +109,16 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     from specdec_cli.pairs.registry import DIGEST
 
     if not NAME.fullmatch(name):
-        raise UsageError(f"{name!r} is no name for a pair", "use letters, digits, dots, - and _ only")
+        raise UsageError(f"{name!r} is not a valid name for a pair", "use letters, digits, dots, - and _ only")
     if name == DEMO:
-        hint = "take another name: specdec pairs add mine --target ID --draft ID"
+        hint = "use another name: specdec pairs add mine --target ID --draft ID"
         raise UsageError(f"{name} names the pair that ships inside specdec", hint)
     if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
     for option, revision in (("target", models.target_revision), ("draft", models.draft_revision)):
         if revision is not None and not DIGEST.fullmatch(revision):
             hint = "give the commit's 40 hex digits: a branch or tag may name other files tomorrow"
-            raise UsageError(f"--{option}-revision {revision} is no commit, so a pair cannot keep it", hint)
+            raise UsageError(f"--{option}-revision {revision} is not a commit, so a pair cannot store it", hint)
     length, draft = parse_k(k), draft_name(models.draft, models.head_from)
     return Pair(
         name,
@@ -158,8 +158,8 @@ def _bring(pair: Pair, yes: bool) -> None:
         raise problem
     if not (yes or sys.stdin.isatty()):
         raise NotAvailable(
-            f"{pair.name} is not here, so it cannot be the default pair: download it first",
-            f"specdec pull {pair.name}; --yes pulls it now, --force makes it the default without",
+            f"{pair.name} is not downloaded, so it cannot be the default pair",
+            f"specdec pull {pair.name}; --yes downloads it now, --force makes it the default anyway",
         )
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
@@ -192,7 +192,7 @@ def remove(*, name: str, yes: bool = False) -> None:
     if was_default:
         models_toml.set_default(file, None)  # first: a default pair without an entry would be an error
     models_toml.remove_pair(file, name)
-    say(f"{name} is out of {file}; the models stay where they are")
+    say(f"{name} was removed from {file}; no model was deleted")
     if packaged is not None:
         say(f"the packaged {name} is back: {packaged.described}")
     if was_default:

@@ -81,4 +81,4 @@ def _of_the_system(error: Exception) -> SpecdecError | None:
     message = f"{error.filename or 'a file or stream failed'}: {error.strerror}"
     if error.errno in DISK_FULL:
         return DoesNotFit(message, "free some space first")
-    return SpecdecError(message, "check its place and its permissions")
+    return SpecdecError(message, "check its location and its permissions")

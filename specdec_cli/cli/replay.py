@@ -48,7 +48,7 @@ def replay(
     if speed is not None and not speed > 0.0:
         raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
     if step and not sys.stdin.isatty():
-        raise UsageError("--step reads keys, and stdin is no terminal", "--speed X needs no keys")
+        raise UsageError("--step reads keys, but stdin is not a terminal", "--speed X needs no keys")
     trace = read_trace(file)
     finished = True
     if svg is None and html is None:
@@ -57,7 +57,7 @@ def replay(
         if target is not None:
             write_export(option, target, trace_picture(trace, suffix), shown=not display.quiet, plain=display.plain)
     if finished and trace.cut_short and not display.quiet:
-        print_notice(sys.stderr, f"{file} breaks off before the end of its last reply", display.plain)
+        print_notice(sys.stderr, f"{file} ends before its last reply does", display.plain)
     if not finished:
         raise typer.Exit(130)
 
@@ -77,7 +77,7 @@ def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
         if step:
             if not look.quiet:
-                print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: end", look.plain)
+                print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: quit", look.plain)
             pause = stepped(stack.enter_context(keys(sys.stdin, interrupt.requested)), pause)
         display = stack.enter_context(screen)
         for reply in trace.replies:

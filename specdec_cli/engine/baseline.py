@@ -112,7 +112,7 @@ def target_scores(
 ) -> Scores:
     """(tokens so far [n], logits [1, V]) -> scores [1, V] whose best is the target's token.
 
-    The sampler's own door for the target, with everything after `prompt` uncommitted. Above temperature 0 the noise of
+    As the sampler scores for the target, with everything after `prompt` uncommitted. Above temperature 0 the noise of
     the token's absolute position is added, which is what `coupled` draws with. `constraint` stands where the answer
     begins.
     """

@@ -87,7 +87,7 @@ def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedMod
     with untrusted(
         lambda reason: NotAvailable(
             f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
-            "mlx-lm's code for it may need a Mac; specdec doctor tells what computes here",
+            "mlx-lm's code for it may need a Mac; specdec doctor says what computes here",
         )
     ):
         return CachedModel(network, checkpoint.name, checkpoint.context_limit, kv_bits, recent=checkpoint.recent)
@@ -99,8 +99,8 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
     Raises: NotAvailable if the installed mlx-lm has no such architecture or the configuration does not fit it.
     """
     unknown = NotAvailable(
-        f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not know",
-        "upgrade mlx-lm, or use a model type that it lists",
+        f"{checkpoint.name} is of type {checkpoint.model_type}, which the installed mlx-lm does not support",
+        "upgrade mlx-lm, or use a model type that it supports",
     )
     with untrusted(lambda reason: unknown):
         model_class, args_class = _get_classes(dict(checkpoint.config))

@@ -48,7 +48,7 @@ def kv_quantization(network: nn.Module, bits: int, name: str) -> KVQuantization:
         found = KVQuantization(bits, group_size)
         caches = Caches(network, found)
         if not any(type(part) is QuantizedKVCache for part in leaves(caches.layers)):
-            raise Refused(f"{name} keeps {', '.join(caches.kinds)}, nothing that --kv-bits could quantize", WITHOUT)
+            raise Refused(f"{name} keeps {', '.join(caches.kinds)}, which --kv-bits cannot quantize", WITHOUT)
         try:
             network(mx.zeros((1, 2), mx.int32), cache=caches.layers)
             return found

@@ -1,4 +1,4 @@
-"""The only door to huggingface_hub: names to folders, downloads, checks and removal in the shared cache.
+"""The only package that imports huggingface_hub: names to folders, downloads, checks and removal in the shared cache.
 
 A model that is already here costs no network call. Only allow-listed files are fetched, all from one commit.
 Bytes are compared with the listing's digests before they may speak. A model that worked before an interrupted pull

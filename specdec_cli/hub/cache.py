@@ -69,7 +69,7 @@ def same_model(name: str, other: str) -> bool:
 def require_hub_id(name: str) -> None:
     """Raises: NotAvailable unless `name` has the shape of a Hub id."""
     if not HUB_ID.fullmatch(name):
-        raise NotAvailable(f"no folder {name} here", "check the path; a Hub id looks like organisation/name")
+        raise NotAvailable(f"there is no folder {name}", "check the path; a Hub id looks like organisation/name")
 
 
 def require_revision(name: str, revision: str | None) -> None:
@@ -139,7 +139,7 @@ def kept_head(name: str) -> Path:
     if not (folder / HEAD_SOURCE).is_file():
         repository = name.removeprefix(HEAD)
         raise NotAvailable(
-            f"the head of {repository} was not taken out of it yet",
+            f"the head of {repository} was not extracted yet",
             f"specdec pull --target ID --head-from {repository}",
         )
     return folder

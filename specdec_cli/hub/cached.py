@@ -171,7 +171,7 @@ def locate(name: str, revision: str | None = None) -> Path:
     if folder.is_dir():
         return folder
     if folder.exists():
-        raise NotAvailable(f"{name} is a file, and a model is a folder", "give the folder that holds config.json")
+        raise NotAvailable(f"{name} is a file, but a model is a folder", "give the folder that holds config.json")
     cache.require_hub_id(name)
     return cached_folder(cache.cached_spelling(name), revision)
 
@@ -199,7 +199,7 @@ def _partly(name: str, folder: Path, found: list[Problem], pull: str) -> PartlyH
         return PartlyHere(text, pull)
     if first.found == "added":
         return PartlyHere(
-            f"{first.path} of {name} was put beside the files that were pulled: it is not in the commit",
+            f"{first.path} of {name} was added after the pull: it is not in the commit",
             f"delete {folder / first.path}",
         )
     return PartlyHere(

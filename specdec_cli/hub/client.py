@@ -136,7 +136,7 @@ def refuse_long_wait(response: Response) -> None:
     if seconds and seconds > MOST_WAIT_SECONDS:
         raise Unanswered(
             f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})",
-            "the same command again then; hf auth login raises the limit",
+            "run the same command again then; hf auth login raises the limit",
         )
 
 
@@ -162,7 +162,7 @@ def endpoint() -> str:
     return CREDENTIALS.sub("//", ENDPOINT)
 
 
-AGAIN = "the same command again: complete files are kept, the one in progress restarts"
+AGAIN = "run the same command again: complete files are kept, the one in progress restarts"
 SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only message for a truncated body
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -192,15 +192,15 @@ def explain(error: BaseException, name: str, revision: str | None = None) -> Spe
     if isinstance(error, errors.HfHubHTTPError):
         return _explain_answer(error, name, revision)
     if isinstance(error, errors.OfflineModeIsEnabled):
-        return NotAvailable(f"{name} is not all here, and HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE")
+        return NotAvailable(f"{name} is incomplete here, and HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE")
     if isinstance(error, errors.HFValidationError):
-        return NotAvailable(f"{name} is no Hub id: {_line(error)}", "a Hub id looks like organisation/name")
+        return NotAvailable(f"{name} is not a Hub id: {_line(error)}", "a Hub id looks like organisation/name")
     if isinstance(error, (errors.FileMetadataError, json.JSONDecodeError)):
         return no_hub(name)
     if isinstance(error, (httpx.TimeoutException, TimeoutError)):
         return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
     if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-        return Unanswered(f"the connection broke while {name} was coming: {_line(error)}", AGAIN)
+        return Unanswered(f"the connection broke while {name} was downloading: {_line(error)}", AGAIN)
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError)):
         hint = "check the network; a model that is already here runs with --offline"
         return Unanswered(f"cannot reach {endpoint()} for {name}: {_line(error)}", hint)
@@ -211,7 +211,7 @@ def no_hub(name: str) -> NotAvailable:
     """The error for an answer that no Hub gives."""
     return NotAvailable(
         f"{endpoint()} does not answer like a Hub when asked for {name}",
-        "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
+        "check HF_ENDPOINT, and whether a proxy or a login page is in between",
     )
 
 
@@ -248,7 +248,7 @@ def _explain_answer(error: HfHubHTTPError, name: str, revision: str | None) -> S
     if status == 429:
         wait = asked_wait_seconds(error.response.headers)
         hint = "wait a few minutes; hf auth login raises the limit" if wait is None else f"wait {duration(wait)}"
-        return Unanswered(f"the Hub takes no more requests from here for now (429, asked for {name})", hint)
+        return Unanswered(f"the Hub accepts no more requests from this machine for now (429, asked for {name})", hint)
     if status >= 500:
         hint = f"try later, {endpoint()} is not well now"
         return Unanswered(f"the Hub is in trouble: it answers {status} for {name}", hint)
@@ -260,7 +260,7 @@ def _explain_disk(error: BaseException, name: str) -> SpecdecError:
     code = error.errno if isinstance(error, OSError) else None
     if code in DISK_FULL or "(os error 28)" in str(error):
         return DoesNotFit(
-            f"the disk of {cache_folder()} is full, and {name} is not all there",
+            f"the disk of {cache_folder()} is full, and {name} is incomplete",
             "free some space, or set HF_HOME to a folder on a bigger disk; " + AGAIN,
         )
     if code in FORBIDDEN or "(os error 13)" in str(error):
@@ -274,10 +274,10 @@ def _explain_disk(error: BaseException, name: str) -> SpecdecError:
         return NotAvailable(f"a file of {name} ended after {sizes[2]} of its {sizes[1]} bytes", AGAIN)
     if isinstance(error, RuntimeError):
         return NotAvailable(
-            f"the Xet transport failed while {name} was coming: {_line(error)}",
-            "the same command again, or with HF_HUB_DISABLE_XET=1 to fetch over plain HTTP",
+            f"the Xet transport failed while {name} was downloading: {_line(error)}",
+            "run the same command again, or with HF_HUB_DISABLE_XET=1 to fetch over plain HTTP",
         )
-    return NotAvailable(f"{name} did not arrive whole: {_line(error)}", AGAIN)
+    return NotAvailable(f"{name} did not arrive complete: {_line(error)}", AGAIN)
 
 
 def _line(error: BaseException) -> str:

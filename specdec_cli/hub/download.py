@@ -128,9 +128,9 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> Rem
             hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(file, progress))
             if problem := _remove_altered(snapshot, file):
                 raise NotAvailable(
-                    f"{file.path} of {name} came altered, and was not kept: "
+                    f"{file.path} of {name} arrived altered, and was discarded: "
                     f"{problem.found[:12]} instead of {problem.expected[:12]}",
-                    "the same command again; if it is altered again, a proxy or HF_ENDPOINT's mirror does that",
+                    "run the same command again; if it is altered again, suspect a proxy or HF_ENDPOINT's mirror",
                 )
     progress(file.path, file.size_bytes, file.size_bytes)
     return file

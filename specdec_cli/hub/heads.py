@@ -57,7 +57,7 @@ def _read_header(snapshot: Snapshot, file: RemoteFile) -> RemoteHeader:
         length = int.from_bytes(b"".join(_read_range(snapshot, file, 0, 8)), "little")
         if length > min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
             raise NotAvailable(
-                f"{file.path} of {snapshot.name} is no safetensors file: it announces a header of {length} bytes",
+                f"{file.path} of {snapshot.name} is not a safetensors file: it announces a header of {length} bytes",
                 DAMAGED,
             )
         return RemoteHeader(file, b"".join(_read_range(snapshot, file, 8, 8 + length)))
@@ -84,7 +84,7 @@ def _read_range(snapshot: Snapshot, file: RemoteFile, begin: int, end: int) -> I
             raise NotAvailable(
                 f"bytes {at} to {last} of the {file.size_bytes} of {file.path} of {snapshot.name} were asked for, and "
                 f"the server answers {response.status_code}: {sent}",
-                "the same command again; if it says so again, check HF_ENDPOINT and proxies",
+                "run the same command again; if it says so again, check HF_ENDPOINT and proxies",
             )
         yield response.content
 

@@ -175,7 +175,9 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     Raises: NotAvailable if it is missing, incomplete or unreadable; Refused for repository code and sidecars.
     """
     if not folder.is_dir():
-        raise NotAvailable(f"no folder {folder} for {name}", "check the path; a Hub id looks like organisation/name")
+        raise NotAvailable(
+            f"there is no folder {folder} for {name}", "check the path; a Hub id looks like organisation/name"
+        )
     config = read_json(folder / "config.json", name)
     checkpoint_of(config, folder, name)
     if (folder / "tokenizer_config.json").is_file():

@@ -1,4 +1,4 @@
-"""Schema, regular expression or grammar -> which tokens may come next. The only door to llguidance.
+"""Schema, regular expression or grammar -> which tokens may come next. The only module that imports llguidance.
 
 A matcher never raises later what could be refused before generation, and it never moves but by `advance`.
 Letters: K drafted tokens, V the vocabulary size, W = ceil(V / 32) words of a packed row.
@@ -227,7 +227,7 @@ class Vocabulary:
             tokenizer = LLTokenizer(tokenizer_json, vocab_size, sorted(stop_tokens), _slices())
         except ValueError as error:
             raise UsageError(
-                f"this model's tokenizer cannot be constrained: {one_line(str(error))}", "take another model"
+                f"this model's tokenizer cannot be constrained: {one_line(str(error))}", "use another model"
             ) from error
         return cls(tokenizer, vocab_size, stop_tokens, specials)
 
@@ -320,7 +320,7 @@ def require_uncut(constraint: Constraint, stops: Sequence[str], thinks: bool = F
     for stop in stops:
         if thinks or constraint.kind != "schema" or not any(letter < " " for letter in stop):
             raise UsageError(
-                f"--stop {stop!r} could cut an answer that must have the shape of a {constraint.noun}",
+                f"--stop {stop!r} could cut an answer that must match a {constraint.noun}",
                 f"leave out --stop or {constraint.flag}",
             )
 

@@ -173,7 +173,7 @@ class HeadFiles:
         """Raises: Refused for an output head of its own that has no score for some of the target's tokens."""
         if self.scores and (rows := self.tensors[OUTPUT].shape[0]) < vocab_size:
             raise Refused(
-                f"the MTP head of {self.name} scores {rows} tokens, and its target has {vocab_size}",
+                f"the MTP head of {self.name} scores {rows} tokens, but its target has {vocab_size}",
                 "a head drafts only for the target it was trained with",
             )
 
@@ -288,7 +288,7 @@ def _refuse_unknown(checkpoint: Checkpoint, names: Iterable[str], tensors: Mappi
     if name:
         which = f"of the {kind} family" if kind else "of a kind"
         raise Refused(
-            f"{checkpoint.name} ({checkpoint.model_type}) has a head {which} ({name}), which specdec does not know",
+            f"{checkpoint.name} ({checkpoint.model_type}) has a head {which} ({name}), which specdec does not support",
             OTHERWISE,
         )
     for key in ANNOUNCING:
@@ -313,5 +313,5 @@ def _require_readable(name: str, tensors: Mapping[str, Stored]) -> None:
         if stored.dtype not in FLOATS and not (packed and stored.dtype in ("U32", "U8")):
             raise NotAvailable(
                 f"the MTP head of {name} stores {stored.name} as {stored.dtype}, which specdec does not read",
-                "take a head in 16 bits, or one that was quantized with MLX",
+                "use a head in 16 bits, or one that was quantized with MLX",
             )

@@ -1,4 +1,4 @@
-"""The only door to transformers and to mlx-lm's tokenizers. It never runs repository code."""
+"""The only module that imports transformers and mlx-lm's tokenizers. It never runs repository code."""
 
 from __future__ import annotations
 
@@ -237,7 +237,9 @@ class Tokenizer:
         Raises: UsageError if the model has none, or if it wrote a call that cannot be read.
         """
         if self.call_marks is None:
-            raise UsageError("this model's template knows no tools", "take a model that was trained to call tools")
+            raise UsageError(
+                "this model's template does not support tools", "use a model that was trained to call tools"
+            )
         return read_calls(text, self.call_marks, self._wrapper.tool_parser, tools)
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:

@@ -132,7 +132,7 @@ class VocabVerdict:
         """The refusal of an incompatible pair of these names."""
         return Refused(
             f"tokenizers of {target} and {draft} differ: {self.reason}",
-            "take a draft of the target's own family, or decode without one: --drafter none",
+            "use a draft of the target's own family, or decode without one: --drafter none",
         )
 
 

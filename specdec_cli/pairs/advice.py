@@ -16,7 +16,7 @@ from specdec_cli.gain import TYPICAL_ROW_COST, round_steps
 
 # Largest useful draft for a target of at least this many billion parameters.
 SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
-SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft reads the prompt's end first"
+SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft must read the prompt's end first"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> l
     if head:
         return [*_target(target), *_chip(chip)]
     if draft is None:
-        return ["no draft: the text itself drafts, --drafter ngram"]
+        return ["no draft: the text itself drafts (--drafter ngram)"]
     return [*_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
 
 
@@ -75,9 +75,9 @@ def _size(target: Side, draft: Side) -> list[str]:
     big, small = target.billions, draft.billions
     if big < 3.5:
         advice = f"a target of {parameters(big)} parameters is too small for a useful draft"
-        return [f"{advice}; a better quantization of it gains more"]
+        return [f"{advice}; a better quantization gains more"]
     largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
-    about = f"a draft of {parameters(small)} is large for a target of {parameters(big)}: take one up to {largest:.0f} B"
+    about = f"a draft of {parameters(small)} is large for a target of {parameters(big)}: use one up to {largest:.0f} B"
     return [about] if small > largest * 1.2 else []
 
 

@@ -96,7 +96,7 @@ class Pair:
 
 
 def require_valid(pair: Pair) -> Pair:
-    """The same pair. Raises: UsageError for a value that models.toml would refuse, and for a name that is no text."""
+    """The same pair. Raises: UsageError for a value that models.toml would refuse, and for a name that is not text."""
     for name in ("name", "target", "draft", "target_revision", "draft_revision"):
         require_text(name, getattr(pair, name))
     if pair.k != "auto":
@@ -112,7 +112,7 @@ def require_valid(pair: Pair) -> Pair:
 def require_text(name: str, value: object) -> None:
     """Raises: UsageError for what is neither a text nor None."""
     if not isinstance(value, str | None):
-        raise UsageError(f"{name} {value!r} is no text", "give a name, a Hub id or a folder as text")
+        raise UsageError(f"{name} {value!r} is not text", "give a name, a Hub id or a folder as text")
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,19 +80,19 @@ def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
     """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
     missing = sum(snapshot.download_bytes for snapshot in snapshots)
     if not missing:
-        screen.line("nothing to download: all files are here")
+        screen.line("nothing to download: all files are already here")
     else:
         screen.line(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
         hub.check_space(snapshots)
         agree(missing)
-        screen.line("completed files are kept if this is interrupted; the file in progress restarts")
+        screen.line("if interrupted, completed files are kept and the file in progress restarts")
     try:
         with awake(), screen.progress(missing) if missing else nullcontext(hub.silent) as report:
             # Also where nothing is missing: another tool may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
                 hub.fetch(snapshot, _name_files(report, snapshot))
     except KeyboardInterrupt:
-        screen.line("interrupted: complete files are kept; the same command again restarts the one in progress")
+        screen.line("interrupted: complete files are kept; run the same command again to restart the one in progress")
         raise
 
 
@@ -125,9 +125,9 @@ def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
         if problems := hub.verify(snapshot):
             first = problems[0]
             raise NotAvailable(
-                f"{len(problems)} of {len(snapshot.files)} files of {snapshot.name} were damaged and are removed, "
+                f"{len(problems)} of {len(snapshot.files)} files of {snapshot.name} were damaged and removed, "
                 f"first {first.path}: {first.found[:12]} instead of {first.expected[:12]}",
-                "the same command again fetches them anew",
+                "run the same command again to download them",
             )
         screen.line(f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
 

@@ -247,7 +247,7 @@ def _editing(path: Path) -> Iterator[tomlkit.TOMLDocument]:
             replace_text(real, tomlkit.dumps(document))
     except BlockingIOError as error:
         raise SpecdecError(
-            f"{path} is being changed by another specdec", "wait for it, then the same command again"
+            f"{path} is being changed by another specdec", "wait for it, then run the same command again"
         ) from error
     except OSError as error:
         raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error

@@ -25,7 +25,7 @@ from specdec_cli.pairs.catalog import (
 from specdec_cli.pairs.local import own_head
 from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
 
-NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists others"
+NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists the others"
 
 
 # What a pair says besides its models, and holds for these two.

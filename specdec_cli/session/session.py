@@ -393,6 +393,6 @@ class Session:
         if len(prompt) >= limit:
             raise DoesNotFit(
                 f"the prompt has {len(prompt)} tokens and the context holds {limit}, the answer included",
-                "shorten the prompt, or take a pair with a longer context",
+                "shorten the prompt, or use a pair with a longer context",
             )
         return min(request.max_tokens, limit - len(prompt))

@@ -28,7 +28,7 @@ def conversation_tokens(
     if tokenizer.has_template:
         return tokenizer.render(messages, thinks, tools, between)
     if tools:
-        raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "take an instruct model")
+        raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "use an instruct model")
     return tokenizer.join(messages, between)
 
 

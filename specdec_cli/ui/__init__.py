@@ -1,1 +1,1 @@
-"""Everything people see, and the only door to rich. Foreign text is filtered and never read as markup."""
+"""Everything people see, and the only package that imports rich. Foreign text is filtered and never read as markup."""

@@ -45,9 +45,9 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow], memory_bytes: int, every: 
 
 
 READY = "ready to run here"
-TOO_LARGE_HERE = "here, but too large for this machine's memory"
+TOO_LARGE_HERE = "downloaded, but too large for this machine's memory"
 TO_PULL = "to download: specdec pull NAME"
-GONE = "a folder of theirs is gone"
+GONE = "a local folder is missing"
 TOO_LARGE = "too large for this machine's memory"
 
 

@@ -51,7 +51,7 @@ TALLEST, LONGEST = 12, 10_000
 # Rounds of the drafted lane, and the smallest frame that holds them.
 ROUNDS, WIDE_ENOUGH, HIGH_ENOUGH = 3, 56, 15
 PICTURE_COLUMNS: Final = 100
-IN_TURNS: Final = "one machine, in turns: the lane with less compute time behind it went next"
+IN_TURNS: Final = "one machine, in turns: the lane that had used less compute time went next"
 OnEvent = Callable[[RaceEvent], None]
 COLOURS: Final[Mapping[LaneName, str]] = {PLAIN: "blue", DRAFTED: "green"}
 

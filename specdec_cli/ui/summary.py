@@ -50,7 +50,7 @@ def summary(
     stats = finish.stats
     said = reply_figures(stats) if stats.get("rounds") and not below_panel else []
     if forced := stats.get("accepted_by", {}).get(FORCED.name, 0):
-        said.append((f"{count(forced, 'token')} forced by the shape", "dim"))
+        said.append((f"{count(forced, 'token')} forced by the constraint", "dim"))
     if said and tells_read and prefill:
         read = f"prompt {count(prefill.prompt_tokens, 'token')}"
         cached = f"{prefill.cached_tokens:,}".replace(",", " ")
@@ -63,7 +63,7 @@ def _unkept(start: Start, finish: Finish) -> list[Words]:
     """Where the answer is not all of the shape that it must have."""
     incomplete = [(f"the {'JSON' if start.constraint == 'schema' else 'answer'} is incomplete", "yellow")]
     words = ", ".join(map(safe, start.unenforced))
-    unknown = [(f"of no effect, since unknown in a schema: {words}", "yellow")] if words else []
+    unknown = [(f"no effect, unknown to JSON Schema: {words}", "yellow")] if words else []
     return [*(incomplete if finish.complete is False else []), *unknown]
 
 
@@ -74,7 +74,7 @@ def _cut(start: Start, finish: Finish) -> list[Words]:
         full_context = f"the context of {start.context_limit} tokens is full" if full else ""
         return [(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")]
     if finish.reason == "repetition":
-        return [("stopped: the answer had become a loop", "yellow"), ("--stop-repetition 0 goes on", "dim")]
+        return [("stopped: the answer was repeating itself", "yellow"), ("--stop-repetition 0 goes on", "dim")]
     if finish.reason == "interrupted" and finish.text:
         return [("interrupted: the text above is partial", "yellow")]
     return []

@@ -138,18 +138,18 @@ def saying(result, **arms):
     [
         (
             {"k2": [0.30, 0.36, 0.33, 0.35], "k3": [0.31, 0.35, 0.31, 0.36]},
-            "K 2: 1.40× faster (1.34–1.46), on 4 prompts; K 3 is no faster beyond noise",
+            "K 2: 1.40× faster (1.34–1.46), on 4 prompts; K 3 is not clearly faster",
             "--drafter model -k 2",
         ),
         (
             {"k1": [0.2, -0.1, 0.15], "auto": [0.1, -0.1, 0.05]},
-            "K auto: cannot tell yet (0.79–1.32), on 3 prompts; no K is faster beyond noise, and auto stops drafting "
+            "K auto: cannot tell yet (0.79–1.32), on 3 prompts; no K is clearly faster, and auto stops drafting "
             "where it does not pay",
             "--drafter model -k auto",
         ),
         (
             {"k1": [-0.2, -0.21, -0.19], "k2": [-0.3, -0.31, -0.29]},
-            "plain decoding (K 0): no K is faster beyond noise; the best, K 1: slower, 0.82× (0.80–0.84), on 3 prompts",
+            "plain decoding (K 0): no K is clearly faster; the best, K 1: slower, 0.82× (0.80–0.84), on 3 prompts",
             "-k 0",
         ),
     ],
@@ -268,7 +268,7 @@ def test_a_file_of_an_earlier_version_is_read_and_compared(result):
 def test_another_object_is_refused_with_its_first_wrong_field(result, tmp_path, change, message):
     path = tmp_path / "bench.json"
     path.write_text(json.dumps(to_dict(result) | change))
-    with pytest.raises(UsageError, match=f"is no bench result: .*{message}"):
+    with pytest.raises(UsageError, match=f"is not a bench result: .*{message}"):
         read_result(path)
 
 

@@ -179,7 +179,7 @@ def spread(ks):
 
 
 def hostile(pair, args):
-    """Random text, and a draft of noise, from a cold start: what finding out costs."""
+    """Random text, and a random draft, from a cold start: what finding out costs."""
     ways = {"plain": pair.plain(tokens=256), "auto": pair.ours("auto", cold=True, tokens=256)}
     found = interleaved(ways, of_kind("random", args.prompts, pair.tokenizer))
     line("random text, 256 tokens: auto, cold ÷ plain", Ratio(found["plain"], found["auto"]), 0.97)
@@ -187,7 +187,7 @@ def hostile(pair, args):
     pair.draft = CachedModel(shuffled(pair.networks[1]), "noise")
     ways = {"plain": pair.plain(tokens=256), "auto": pair.ours("auto", cold=True, tokens=256)}
     found = interleaved(ways, of_kind("code", args.prompts, pair.tokenizer))
-    line("a draft of noise, 256 tokens: auto, cold ÷ plain", Ratio(found["plain"], found["auto"]), 0.97)
+    line("a random draft, 256 tokens: auto, cold ÷ plain", Ratio(found["plain"], found["auto"]), 0.97)
     pair.draft = kept
     pair.forget()
 

@@ -72,7 +72,9 @@ def test_show_tells_settings_the_answer_and_all(opened):
     shown = err.getvalue()
     assert "context" in shown and f"{chat.context_tokens} of" in shown
     assert shown.count(chat.conversation.turns[0].answer.text.split()[0]) >= 2
-    assert "it did not think" in shown and "/show nothing is none of settings, last, thinking, all" in shown
+    assert (
+        "the last answer has no thinking" in shown and "/show nothing is none of settings, last, thinking, all" in shown
+    )
 
 
 def test_stats_have_one_acceptance_rate_and_every_position():

@@ -29,7 +29,7 @@ def last(chat):
 def test_every_answer_keeps_the_shape_until_it_is_taken_off(opened, chat):
     run_command(chat, "/regex (ab){2,4}")
     run_command(chat, "/regex")
-    assert opened[2].getvalue().endswith("every answer keeps the shape of this regular expression: (ab){2,4}\n")
+    assert opened[2].getvalue().endswith("every answer matches this regular expression: (ab){2,4}\n")
     for message in ("hello", "again"):
         chat.ask(message)
         assert re.fullmatch("(ab){2,4}", last(chat))

@@ -57,7 +57,7 @@ def test_a_save_that_fails_leaves_the_file_as_it_was_and_no_other(tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("notes\n", "holds something else"), ('{"id": "xyz"}\n', "holds something else")]
+    ("text", "message"), [("notes\n", "holds something other"), ('{"id": "xyz"}\n', "holds something other")]
 )
 def test_another_content_is_never_overwritten(tmp_path, text, message):
     path = tmp_path / "chat.jsonl"
@@ -83,7 +83,7 @@ def test_a_pipe_a_socket_and_a_device_are_refused_at_once(specdec, tmp_path, mon
     link = tmp_path / "link"
     link.symlink_to(path)
     for place in (path, link):
-        message = f"{place} is a {kind}, and a conversation is kept in a file"
+        message = f"{place} is a {kind}, but a conversation is saved to a file"
         for option in ("--save", "--resume"):
             assert specdec.refused("chat", option, place)[:2] == (2, message)
         for use in (load, lambda path: save(path, SAVED)):

@@ -207,7 +207,7 @@ REFUSED = [
     (("--write", "--temp", "0", "--temp", "1"), "--write keeps one K"),
     (("--write", "--drafter", "ngram", "--drafter", "model"), "--write keeps one K"),
     (("--write", "--draft", "x/y"), "--write needs a pair by name"),
-    (("--compare", "prompts.txt", "prompts.txt"), "prompts.txt is no bench result"),
+    (("--compare", "prompts.txt", "prompts.txt"), "prompts.txt is not a bench result"),
     (("--compare", "none.json", "none.json"), "none.json cannot be read: No such file"),
 ]
 

@@ -212,7 +212,7 @@ def test_copy_hands_the_answer_to_the_terminals_clipboard(tmp_path):
     chat = chat_on(tmp_path, "-n", "8", "--save", saved).ready()
     chat.say("def f(a):")
     chat.type("/copy" + ENTER)
-    chat.wait("handed to the terminal's clipboard").ready()
+    chat.wait("sent to the terminal's clipboard").ready()
     chat.type(CTRL_D)
     assert chat.end()[0] == 0
     (copied,) = re.findall(rb"\x1b\]52;c;([^\x07]*)\x07", chat.raw)

@@ -161,7 +161,7 @@ def test_a_head_that_is_not_here_names_the_pull_that_brings_it(world):
     done = world("run", "--target", TARGET, "--head-from", ORIGINAL, "hello")
     assert done.code == 3
     assert done.errors() == [
-        f"the head of {ORIGINAL} was not taken out of it yet",
+        f"the head of {ORIGINAL} was not extracted yet",
         f"specdec pull --target ID --head-from {ORIGINAL}",
     ]
 

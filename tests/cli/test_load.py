@@ -11,7 +11,7 @@ from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
-DOORS = [
+COMMANDS = [
     (["run", "-p"], ["hi"]),
     (["chat", "-p"], []),
     (["serve", "-p"], []),
@@ -99,8 +99,8 @@ def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monke
 
 @pytest.mark.slow
 def test_a_hub_id_in_place_of_a_pairs_name_is_a_target(specdec):
-    by_name = [specdec.refused(*command, "org/name", *more) for command, more in DOORS]
-    assert by_name == [specdec.refused(command[0], "--target", "org/name", *more) for command, more in DOORS]
+    by_name = [specdec.refused(*command, "org/name", *more) for command, more in COMMANDS]
+    assert by_name == [specdec.refused(command[0], "--target", "org/name", *more) for command, more in COMMANDS]
     assert {answer[0] for answer in by_name} == {3} and "no pair named" not in str(by_name)
 
 

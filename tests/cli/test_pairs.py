@@ -60,7 +60,7 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
     kept.write_text(json.dumps({BIG: 5, SMALL: 6}))
     world.hub.fail("status", status=429, headers={"Retry-After": "1"})
     done = world("pairs", "--online")
-    assert (done.code, done.errors()[0][:35]) == (3, "the Hub takes no more requests from")
+    assert (done.code, done.errors()[0][:35]) == (3, "the Hub accepts no more requests fr")
     assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
 
 
@@ -98,7 +98,7 @@ def test_a_pair_keeps_commits_and_no_branch(specdec):
     words = ("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "--target-revision", commit)
     assert specdec.refused(*words, "--draft-revision", "main") == (
         2,
-        "--draft-revision main is no commit, so a pair cannot keep it",
+        "--draft-revision main is not a commit, so a pair cannot store it",
         "give the commit's 40 hex digits: a branch or tag may name other files tomorrow",
     )
     assert not specdec.models.exists() and specdec(*words)[0] == 0
@@ -108,14 +108,14 @@ def test_a_pair_keeps_commits_and_no_branch(specdec):
 @pytest.mark.parametrize("name", ["", "-x", "../x"])
 def test_a_name_that_is_none_is_refused_and_nothing_is_written(specdec, name):
     code, message, _ = specdec.refused("pairs", "add", "--target", "org/t", "--", name)
-    assert (code, message) == (2, f"{name!r} is no name for a pair") and not specdec.models.exists()
+    assert (code, message) == (2, f"{name!r} is not a valid name for a pair") and not specdec.models.exists()
 
 
 def test_the_default_pair_is_one_that_can_answer(specdec):
     """`pairs use` of a pair that is not here broke every later `run` and `chat`."""
     code, message, hint = specdec.refused("pairs", "use", "llama-3b")
-    assert (code, message) == (3, "llama-3b is not here, so it cannot be the default pair: download it first")
-    assert hint == "specdec pull llama-3b; --yes pulls it now, --force makes it the default without"
+    assert (code, message) == (3, "llama-3b is not downloaded, so it cannot be the default pair")
+    assert hint == "specdec pull llama-3b; --yes downloads it now, --force makes it the default anyway"
     assert not specdec.models.exists()
     assert specdec("pairs", "use", "demo") == (0, "", "demo is now the default pair\n")
 
@@ -126,7 +126,7 @@ def test_a_pair_whose_folder_is_gone_cannot_become_the_default(specdec, tiny_pai
     assert specdec("pairs", "add", "mine", "--target", folder)[0] == 0
     folder.rename(tmp_path / "elsewhere")
     code, message, hint = specdec.refused("pairs", "use", "mine")
-    assert (code, message) == (3, f"no folder {folder} here")
+    assert (code, message) == (3, f"there is no folder {folder}")
     assert hint == "check the path; a Hub id looks like organisation/name"
 
 
@@ -158,7 +158,7 @@ def test_a_default_pair_that_is_gone_is_named_with_the_command_that_brings_it(sp
 def test_a_folder_that_does_not_exist_is_not_added(specdec, name, side):
     other = {"--target": "--draft", "--draft": "--target"}[side]
     code, message, _ = specdec.refused("pairs", "add", "mine", side, name, other, "org/x")
-    assert (code, message.startswith("no folder ")) == (3, True)
+    assert (code, message.startswith("there is no folder ")) == (3, True)
     assert name in message and not specdec.models.exists()
 
 
@@ -196,7 +196,7 @@ def test_a_packaged_pair_is_not_covered_unasked_and_demo_never(specdec):
     assert (code, "Replace it by org/t" in message) == (2, True)
     code, message, hint = specdec.refused("pairs", "add", "demo", "--target", "specdec:demo/target", "--yes")
     assert (code, message) == (2, "demo names the pair that ships inside specdec")
-    assert hint == "take another name: specdec pairs add mine --target ID --draft ID"
+    assert hint == "use another name: specdec pairs add mine --target ID --draft ID"
     assert not specdec.models.exists()
 
 
@@ -207,7 +207,7 @@ def test_a_removed_pair_is_gone_and_so_is_its_place_as_the_default(specdec):
     assert message.endswith(f"Take a (org/t without a draft) out of {specdec.models}?")
     assert specdec("pairs", "remove", "a", "--yes") == (
         *(0, ""),
-        f"a is out of {specdec.models}; the models stay where they are\n"
+        f"a was removed from {specdec.models}; no model was deleted\n"
         "a was the default pair; now the demo pair answers: specdec pairs use NAME\n",
     )
     assert specdec.models.read_text() == "# my words\nschema_version = 1\n"

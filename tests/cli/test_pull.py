@@ -35,7 +35,7 @@ def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_
     assert (process.wait(60), process.stdout.read()) == (0, "")
     process.communicate()
     assert rest.splitlines() == [
-        "completed files are kept if this is interrupted; the file in progress restarts",
+        "if interrupted, completed files are kept and the file in progress restarts",
         *(f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)),
         "tiny is here and is now the default pair: specdec run 'your prompt'",
     ]
@@ -69,7 +69,7 @@ def test_incompatible_tokenizers_are_refused_without_a_byte_of_weights(world):
     assert re.fullmatch(
         r"tokenizers of org/big and org/odd differ: id 40 is '.' in the target and '.' in the draft", message
     )
-    assert hint == "take a draft of the target's own family, or decode without one: --drafter none"
+    assert hint == "use a draft of the target's own family, or decode without one: --drafter none"
     assert done.err.count("error:") == 1 and "refused" not in done.err
     assert "default_pair" not in world.models.read_text()
 
@@ -101,10 +101,10 @@ def test_verify_finds_corrupted_bytes_removes_them_and_the_next_pull_heals(pulle
     assert done.code == 3
     message, hint = done.errors()
     assert re.fullmatch(
-        r"1 of 4 files of org/small were damaged and are removed, first model.safetensors: \w{12} instead of \w{12}",
+        r"1 of 4 files of org/small were damaged and removed, first model.safetensors: \w{12} instead of \w{12}",
         message,
     )
-    assert hint == "the same command again fetches them anew"
+    assert hint == "run the same command again to download them"
     pulled.hub.forget()
     healed = pulled("pull", "tiny", "--verify")
     assert (healed.code, blob.read_bytes() == whole) == (0, True)
@@ -135,7 +135,7 @@ def test_ctrl_c_says_what_is_kept_and_exits_130(world):
     wait_for(lambda: world.weight_bytes_sent() > 0)
     process.send_signal(signal.SIGINT)
     done = finish(process)
-    said = "interrupted: complete files are kept; the same command again restarts the one in progress"
+    said = "interrupted: complete files are kept; run the same command again to restart the one in progress"
     assert (done.code, done.err.splitlines()[-1]) == (130, said)
     assert "Traceback" not in done.err
 
@@ -202,7 +202,7 @@ def test_a_terminal_shows_a_line_a_complete_file_and_at_most_two_bars(world):
     pyte.Stream(screen).feed(child.before)
     rows = ["".join(row[x].data for x in range(80)).rstrip() for row in screen.history.top]
     shown = [row for row in rows + [line.rstrip() for line in screen.display] if row]
-    start = next(i for i, row in enumerate(shown) if row.startswith("completed files are kept"))
+    start = next(i for i, row in enumerate(shown) if row.startswith("if interrupted, completed files"))
     assert child.exitstatus == 0
     assert shown[start + 1 : start + 9] == [f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)]
     assert [row.split()[0] for row in shown[start + 9 :]] == ["all", "tiny"]
@@ -210,7 +210,7 @@ def test_a_terminal_shows_a_line_a_complete_file_and_at_most_two_bars(world):
 
 def test_run_and_pull_after_a_pull_open_no_socket(pulled):
     again = pulled.without_network("pull", "tiny", "--offline")
-    assert again.code == 0 and "nothing to download: all files are here" in again.err
+    assert again.code == 0 and "nothing to download: all files are already here" in again.err
     done = pulled.without_network("run", "-p", "tiny", "-n", "4", "hi")
     assert (done.code, pulled.hub.log) == (0, [])
     default = pulled.without_network("run", "--offline", "-n", "4", "hi", HF_ENDPOINT=NOBODY)
@@ -222,7 +222,7 @@ def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(w
     assert world("pull", "--target", BIG.upper()).code == 0
     assert world.cached(BIG).is_dir() and not world.cached(BIG.upper()).exists()
     again = world("pull", "--target", BIG.title())
-    assert again.code == 0 and "nothing to download: all files are here" in again.err
+    assert again.code == 0 and "nothing to download: all files are already here" in again.err
     removed = world("rm", BIG.upper(), "--yes")
     assert removed.code == 0 and removed.err.startswith(f"{BIG}: ")
     assert not world.cached(BIG).exists()

@@ -65,7 +65,7 @@ def test_a_trace_that_breaks_off_is_played_as_far_as_it_goes_and_said_to(specdec
     shown = "".join(event.text for event in script()[:4] if isinstance(event, RoundDone))
     code, out, err = specdec("replay", trace)
     assert (code, out.rstrip("\n")) == (0, shown.rstrip("\n"))
-    assert err.splitlines()[-1] == f"{trace} breaks off before the end of its last reply"
+    assert err.splitlines()[-1] == f"{trace} ends before its last reply does"
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_trace_that_breaks_off_is_played_as_far_as_it_goes_and_said_to(specdec
     [
         (("--speed", "0"), "--speed 0.0 is not above 0"),
         (("--speed", "nan"), "--speed nan is not above 0"),
-        (("--step",), "--step reads keys, and stdin is no terminal"),
+        (("--step",), "--step reads keys, but stdin is not a terminal"),
         (("--svg", "/nowhere/a.svg"), "--svg /nowhere/a.svg cannot be written: No such file or directory"),
     ],
 )

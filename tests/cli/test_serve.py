@@ -27,7 +27,7 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         port = taken.getsockname()[1]
         code, message, hint = specdec.refused("serve", "-p", "demo", "--port", port)
     assert (code, message) == (1, f"port {port} of 127.0.0.1 is in use by another program")
-    assert hint == f"take another: --port {port + 1}"
+    assert hint == f"use another: --port {port + 1}"
 
 
 CACHE_DIR = ("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used: File exists"
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_it_at_once_during_an_answer(running, tmp_path):
     assert time.monotonic() - began < 5
     assert (process.returncode, out) == (130, "") and "Traceback" not in err
     lines = err.splitlines()
-    assert lines[1] == f"demo serves this machine only. OpenAI's clients take http://127.0.0.1:{port}/v1,"
+    assert lines[1] == f"demo serves this machine only. OpenAI clients use http://127.0.0.1:{port}/v1;"
     assert "completions cut short" in lines[-1]
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
     assert json.loads((tmp_path / "log").read_text())["prompt"] == "def f("

@@ -77,13 +77,13 @@ def window(request):
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_running_answer_is_on_the_panel_and_a_signal_gives_the_terminal_back(window, number, code):
-    window.wait_for(lambda lines: any("no request runs" in line for line in lines))
+    window.wait_for(lambda lines: any("no requests running" in line for line in lines))
     before = termios.tcgetattr(window.child.child_fd)
     assert not before[3] & termios.ECHO and window.screen.cursor.hidden
     with window.post(stream=True) as reply:
         assert reply.readline().startswith(b"data: ")
         lines = window.wait_for(lambda lines: any(re.search(r"completions .* \d+ %", line) for line in lines))
-        assert any(line.startswith("│ rounds") for line in lines) and any("1 runs" in line for line in lines)
+        assert any(line.startswith("│ rounds") for line in lines) and any("1 running" in line for line in lines)
         window.child.kill(number)
         found, lines = window.ended()
     assert found == code and not window.screen.cursor.hidden

@@ -56,7 +56,7 @@ def test_an_answer_that_was_cut_says_so(specdec):
 @pytest.mark.slow
 def test_an_unknown_word_of_a_schema_is_named(specdec):
     code, _, err = specdec(*RUN, "--schema", '{"type": "string", "maxLenght": 3, "maxLength": 3}')
-    assert code == 0 and "of no effect, since unknown in a schema: maxLenght" in err
+    assert code == 0 and "no effect, unknown to JSON Schema: maxLenght" in err
 
 
 @pytest.mark.parametrize(

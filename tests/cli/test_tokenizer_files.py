@@ -1,4 +1,4 @@
-"""A model without a usable tokenizer is refused alike at every door, by name; and each file is parsed once."""
+"""A model without a usable tokenizer is refused alike by every command, by name; and each file is parsed once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import specdec_cli
 from fakes.models import tiny_folder
 from specdec_cli.errors import NotAvailable
 
-DOORS = [
+COMMANDS = [
     (["check"], []),
     (["run", "-p"], ["hi"]),
     (["chat", "-p"], []),
@@ -34,7 +34,7 @@ def bare(tmp_path):
     return folder
 
 
-@pytest.mark.parametrize(("command", "more"), DOORS)
+@pytest.mark.parametrize(("command", "more"), COMMANDS)
 def test_a_folder_without_a_tokenizer_is_refused_by_name_at_every_door(specdec, bare, command, more):
     """`check` said "runs", and `run` ended in a StopIteration without a word."""
     code, message, hint = specdec.refused(*command, bare, *more)

@@ -68,7 +68,7 @@ def test_whether_it_runs_is_known_without_its_weights(folder):
 
 
 def test_an_unknown_type_and_a_config_that_lacks_something_are_not_available(folder):
-    with pytest.raises(NotAvailable, match="of type riddle, which the installed mlx-lm does not know"):
+    with pytest.raises(NotAvailable, match="of type riddle, which the installed mlx-lm does not support"):
         empty_model(checkpoint(folder, model_type="riddle"))
     (folder / "config.json").write_text(json.dumps({"model_type": "qwen3", "vocab_size": 259}))
     with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not load"):

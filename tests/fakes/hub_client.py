@@ -1,4 +1,4 @@
-"""specdec's Hub door and its command line, each call in a process of its own, against a `HubServer`.
+"""specdec's Hub package and its command line, each call in a process of its own, against a `HubServer`.
 
 HF_ENDPOINT and HF_HOME are read when huggingface_hub is imported, so no call can share a process with another setting.
 """

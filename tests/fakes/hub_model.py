@@ -14,7 +14,7 @@ SHARD_BYTES = 3 << 20
 PULL = "result = hub.fetch(hub.resolve('org/tiny'), hear).name"
 LOCATE = "result = hub.locate('org/tiny').name"
 VERIFY = "result = [p.path for p in hub.verify(hub.resolve('org/tiny'))]"
-AGAIN = "the same command again: complete files are kept, the one in progress restarts"
+AGAIN = "run the same command again: complete files are kept, the one in progress restarts"
 
 
 def shard(seed: int, size: int = SHARD_BYTES) -> bytes:

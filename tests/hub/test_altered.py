@@ -81,8 +81,8 @@ def test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_sp
     first, spoken = commands(server, root, ["pull", "tiny"], SPEAK["run"])
     message, hint = refused(first)
     digest = served[file].etag[:12]
-    assert re.fullmatch(rf"{file} of {NAME} came altered, and was not kept: \w{{12}} instead of {digest}", message)
-    assert hint == "the same command again; if it is altered again, a proxy or HF_ENDPOINT's mirror does that"
+    assert re.fullmatch(rf"{file} of {NAME} arrived altered, and was discarded: \w{{12}} instead of {digest}", message)
+    assert hint == "run the same command again; if it is altered again, suspect a proxy or HF_ENDPOINT's mirror"
     folder = root / "home" / "hub" / "models--org--tiny"
     assert not (folder / "snapshots" / commit / file).exists()
     assert not (folder / "blobs" / served[file].etag).exists()
@@ -136,7 +136,7 @@ def test_weights_that_lost_their_bytes_on_the_disk_never_speak(server, root, pul
 def test_a_file_added_beside_those_that_were_pulled_never_speaks(server, root, pulled, file):
     """mlx-lm loads every model*.safetensors, and a tokenizer whatever of its files is there."""
     (pulled / file).write_bytes(b"{}")
-    told = f"{file} of {NAME} was put beside the files that were pulled: it is not in the commit"
+    told = f"{file} of {NAME} was added after the pull: it is not in the commit"
     assert refused(command(server, root, *SPEAK["run"])) == (told, f"delete {pulled / file}")
 
 

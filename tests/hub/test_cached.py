@@ -19,7 +19,7 @@ def refusal(name: str, revision: str | None = None, kind: type = NotAvailable) -
     return error.value.message, error.value.hint
 
 
-# What is no Hub id
+# What is not a Hub id
 
 
 def test_a_shipped_model_is_a_folder_of_the_package():
@@ -34,7 +34,7 @@ def test_nothing_outside_the_package_is_shipped(name):
 
 @pytest.mark.parametrize("name", ["nobody", "../../nowhere"])
 def test_a_name_of_neither_shape_is_refused(name):
-    assert refusal(name)[0] == f"no folder {name} here"
+    assert refusal(name)[0] == f"there is no folder {name}"
 
 
 # Hub ids

@@ -17,15 +17,20 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 FAILURES = [
     (httpx.ReadTimeout("slow"), Unanswered, "https://hub.test stopped answering", AGAIN),
-    (httpx.ReadError("reset"), Unanswered, "the connection broke while org/tiny was coming: reset", AGAIN),
+    (httpx.ReadError("reset"), Unanswered, "the connection broke while org/tiny was downloading: reset", AGAIN),
     (errors.OfflineModeIsEnabled("off"), NotAvailable, "HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE"),
     (json.JSONDecodeError("no", "<html>", 0), NotAvailable, "does not answer like a Hub", "a login page"),
-    (OSError(errno.EDQUOT, "quota"), DoesNotFit, "is full, and org/tiny is not all there", "HF_HOME"),
+    (OSError(errno.EDQUOT, "quota"), DoesNotFit, "is full, and org/tiny is incomplete", "HF_HOME"),
     (RuntimeError("write: (os error 28)"), DoesNotFit, "is full", "free some space"),
     (OSError(errno.EROFS, "no", "/x"), NotAvailable, "no permission for /x, where org/tiny belongs", "make it yours"),
     (RuntimeError("open: (os error 13)"), NotAvailable, "no permission for ", "make it yours"),
-    (RuntimeError("cas"), NotAvailable, "the Xet transport failed while org/tiny was coming", "HF_HUB_DISABLE_XET"),
-    (ValueError("odd"), NotAvailable, "org/tiny did not arrive whole: odd", AGAIN),
+    (
+        RuntimeError("cas"),
+        NotAvailable,
+        "the Xet transport failed while org/tiny was downloading",
+        "HF_HUB_DISABLE_XET",
+    ),
+    (ValueError("odd"), NotAvailable, "org/tiny did not arrive complete: odd", AGAIN),
 ]
 
 

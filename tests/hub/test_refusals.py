@@ -15,7 +15,7 @@ NOT_FOUND = {"X-Error-Code": "RepoNotFound"}
 LOGIN = "hf auth whoami, then hf auth login with a valid token"
 SPELLING = "check the spelling; if it is private: hf auth login"
 ACCEPT = "accept it at {page}, then: hf auth login"
-LIMITED = "the Hub takes no more requests from here for now (429, asked for {name})"
+LIMITED = "the Hub accepts no more requests from this machine for now (429, asked for {name})"
 TROUBLE = "the Hub is in trouble: it answers {status} for {name}"
 # What the Hub answers, and the two lines a person reads.
 REFUSALS = [
@@ -65,7 +65,7 @@ def test_a_login_page_in_between_is_not_taken_for_the_hub(server, home):
     server.fail("html")
     assert ask(server, home, PULL) == unavailable(
         f"{server.url} does not answer like a Hub when asked for {NAME}",
-        "check HF_ENDPOINT, and whether a proxy or a login page stands in between",
+        "check HF_ENDPOINT, and whether a proxy or a login page is in between",
     )
 
 

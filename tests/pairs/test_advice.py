@@ -18,13 +18,13 @@ def told(target: Side, draft: Side | None, chip: str = "Apple M4") -> list[str]:
 @pytest.mark.parametrize(("target", "draft", "largest"), [(7, 3, 1), (14, 7, 3), (32, 14, 7), (4, 2, 1)])
 def test_a_draft_above_its_size_band_is_told_the_largest_useful(target, draft, largest):
     (sentence,) = told(side(target), side(draft))
-    assert sentence == (f"a draft of {draft:.1f} B is large for a target of {target:.1f} B: take one up to {largest} B")
+    assert sentence == (f"a draft of {draft:.1f} B is large for a target of {target:.1f} B: use one up to {largest} B")
 
 
 def test_a_target_of_three_billion_is_told_to_take_better_quantization_instead():
     (sentence,) = told(side(3), side(0.5))
     assert sentence == (
-        "a target of 3.0 B parameters is too small for a useful draft; a better quantization of it gains more"
+        "a target of 3.0 B parameters is too small for a useful draft; a better quantization gains more"
     )
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
+import specdec_cli
+
 ROOT = Path(__file__).parents[2]
 JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_good"/>
@@ -97,14 +99,25 @@ def test_a_release_that_contradicts_itself_is_refused(script, tree, tag, code, d
     assert script("release").main(tag, tree) == f"error: {message}\nhint: {hint}"
 
 
-def test_the_checkout_itself_can_be_released(script):
-    import specdec_cli
+@pytest.fixture
+def dated(tmp_path):
+    """The files of this checkout that a release reads, its unreleased changes dated."""
+    for name in ("pyproject.toml", "specdec_cli/version.py", ".github/CHANGELOG.md", ".github/scripts"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
+    changes = tmp_path / ".github/CHANGELOG.md"
+    changes.write_text(changes.read_text().replace("## Unreleased\n", f"## {specdec_cli.__version__}, 2026-12-01\n"))
+    return tmp_path
 
-    assert script("release").main(f"v{specdec_cli.__version__}") is None
+
+def test_the_checkout_itself_can_be_released_once_its_changes_are_dated(script, dated):
+    tag = f"v{specdec_cli.__version__}"
+    assert script("release").main(tag).startswith("error: .github/CHANGELOG.md has no section '## 0")
+    assert script("release").main(tag, dated) is None
 
 
 @pytest.mark.slow
-def test_a_release_on_github_has_all_files_and_the_notes(call, tmp_path):
+def test_a_release_on_github_has_all_files_and_the_notes(call, dated, tmp_path):
     dist, commands = tmp_path / "dist", tmp_path / "bin"
     for folder in (dist, commands):
         folder.mkdir()
@@ -112,7 +125,10 @@ def test_a_release_on_github_has_all_files_and_the_notes(call, tmp_path):
         (dist / name).touch()
     (commands / "gh").write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     (commands / "gh").chmod(0o755)
-    assert call("notes.sh", "v0.2.0")[0] == 0 and (tmp_path / "notes.md").read_text().startswith("The first release")
+    notes = dated / ".github/scripts/notes.sh"
+    assert call(notes, f"v{specdec_cli.__version__}")[0] == 0 and (tmp_path / "notes.md").read_text().startswith(
+        "The first release"
+    )
     code, out, _ = call("publish.sh", "v0.2.0", dist, PATH=f"{commands}:/usr/bin:/bin")
     words = out.splitlines()
     assert (code, words[:3]) == (0, ["release", "create", "v0.2.0"])

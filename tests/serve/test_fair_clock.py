@@ -39,7 +39,7 @@ class Clock(FairClock):
 
 
 @dataclass
-class Room:
+class Thread:
     """A thread that gives a turn to whoever had the least, the newest first among equals, as the scheduler does."""
 
     parallel: int
@@ -66,16 +66,16 @@ def most_owed(rule, parallel, long, alone, arrivals, seconds=100.0):
 
     It runs `alone` for a while; then `arrivals` come again and again, each (pause, turns), and wait for a place.
     """
-    room, coming = Room(parallel, rule()), cycle(arrivals)
-    stays, due, best, owed = room.begin(cycle(long)), alone, 0.0, 0.0
+    thread, coming = Thread(parallel, rule()), cycle(arrivals)
+    stays, due, best, owed = thread.begin(cycle(long)), alone, 0.0, 0.0
     pause, turns = next(coming)
-    while room.now < alone + seconds:
-        while due + pause <= room.now and len(room.jobs) < parallel:
-            room.begin(turns)
+    while thread.now < alone + seconds:
+        while due + pause <= thread.now and len(thread.jobs) < parallel:
+            thread.begin(turns)
             due += pause
             pause, turns = next(coming)
-        room.turn()
-        ahead = stays.served - room.now / parallel
+        thread.turn()
+        ahead = stays.served - thread.now / parallel
         best, owed = max(best, ahead), max(owed, best - ahead)
     return owed / max(*long, *(turn for _, turns in arrivals for turn in turns))
 

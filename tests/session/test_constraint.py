@@ -68,7 +68,7 @@ def test_what_is_forced_is_drafted_by_the_grammar(session):
 
 
 def test_a_stop_string_beside_it_is_refused(session):
-    with pytest.raises(UsageError, match="could cut an answer that must have the shape of a schema"):
+    with pytest.raises(UsageError, match="could cut an answer that must match a schema"):
         reply(session, stop=("}",))
 
 

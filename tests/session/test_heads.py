@@ -110,7 +110,7 @@ def test_a_head_that_is_misread_by_its_layout_is_read_as_it_agrees(folders, tmp_
 
 def test_a_head_that_guesses_at_random_is_refused_with_the_numbers(folders, tmp_path):
     folder = write_checkpoint(tmp_path / "head", head_alone(random_head(counting_tensors())), HEAD_CONFIG)
-    with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of .*, and chance \d+ %") as caught:
+    with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of .*, where chance guesses \d+ %") as caught:
         loaded(folders[0], folder)
     assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint
 

@@ -14,8 +14,8 @@ HEAD = "| keyword | schemas enforced | valid accepted | invalid kept out |\n|---
 
 
 def row(keyword: str, found: Counts) -> str:
-    schemas = f"{found.enforced} of {found.enforced + len(found.reasons)}"
-    return f"| `{keyword}` | {schemas} | {found.accepted} of {found.valid} | {found.kept_out} of {found.invalid} |"
+    schemas = f"{found.enforced}/{found.enforced + len(found.reasons)}"
+    return f"| `{keyword}` | {schemas} | {found.accepted}/{found.valid} | {found.kept_out}/{found.invalid} |"
 
 
 def whole(found: Counts) -> bool:

@@ -45,7 +45,7 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
         "  listed      80 B  K auto\n"
         "      org/L, no draft\n"
         "\n"
-        "a folder of theirs is gone\n"
+        "a local folder is missing\n"
         "  lost           –  K auto  yours\n"
         "      /gone/target, no draft\n"
         "\n"
@@ -72,7 +72,7 @@ def test_a_pair_with_a_second_source_does_not_say_one_source():
 
 def test_a_pair_that_is_here_is_shown_although_it_does_not_fit():
     assert drawn(PairRow(HUGE, 41_000_000_000, True, False, False)).startswith(
-        "here, but too large for this machine's memory\n  huge   41.0 GB"
+        "downloaded, but too large for this machine's memory\n  huge   41.0 GB"
     )
 
 

@@ -94,7 +94,7 @@ def test_a_reply_cut_short_says_why() -> None:
     assert cut[0].endswith(" · the context of 1024 tokens is full")
     assert lines(reason="interrupted")[0].endswith(" · interrupted: the text above is partial")
     assert lines(reason="repetition")[0].endswith(
-        " · stopped: the answer had become a loop · --stop-repetition 0 goes on"
+        " · stopped: the answer was repeating itself · --stop-repetition 0 goes on"
     )
 
 
@@ -126,11 +126,11 @@ def test_a_summary_says_what_the_shape_forced_and_what_the_answer_lacks():
     start = replace(START, constraint="schema", unenforced=("nullable",), max_tokens=5)
     stats = folded(rounds, start).stats.to_dict()
     said = "\n".join(text.plain for text in summary(start, Finish("length", "x", (), "", stats, complete=False)))
-    assert "3 tokens forced by the shape" in said
+    assert "3 tokens forced by the constraint" in said
     assert "stopped at --max-tokens 5 · the JSON is incomplete" in said
-    assert "of no effect, since unknown in a schema: nullable" in said
+    assert "no effect, unknown to JSON Schema: nullable" in said
     line = summary(start, Finish("length", "x", (), "", stats, complete=False), 40)[0].plain
-    assert line.startswith("stopped at --max-tokens 5 · the JSON is incomplete · of no effect")
+    assert line.startswith("stopped at --max-tokens 5 · the JSON is incomplete · no effect")
     said = "\n".join(text.plain for text in summary(start, Finish("stop", "x", (), "", stats, complete=True)))
     assert "incomplete" not in said
 

@@ -70,7 +70,7 @@ def _empty(files: HeadFiles, hidden_size: int) -> MtpHead:
     files.require_size(hidden_size)
     if second := next((name for name in files.tensors if re.match(r"layers\.[1-9]", name)), None):
         raise Refused(
-            f"the MTP head of {files.name} has several layers ({second}), and specdec knows heads of one",
+            f"the MTP head of {files.name} has several layers ({second}), and specdec supports heads of one",
             "use a small language model of the target's family as draft instead",
         )
     dense = not any(".mlp.experts." in name or ".mlp.switch_mlp." in name for name in files.tensors)
@@ -136,7 +136,7 @@ def _quantize(head: MtpHead, tensors: Tensors, name: str) -> None:
             raise NotAvailable(
                 f"the MTP head of {name} stores {path} in a quantization that mlx does not have: weight "
                 f"{tensors[f'{path}.weight'].shape}, scales {scales.shape} for {size} inputs",
-                "take a head in 16 bits, or one that was quantized with MLX",
+                "use a head in 16 bits, or one that was quantized with MLX",
             )
         return {"group_size": group, "bits": bits, "mode": mode}
 
@@ -162,7 +162,7 @@ def _require_all(head: MtpHead, tensors: Tensors, name: str) -> None:
         )
     if extra := sorted(set(tensors) - set(expected)):
         raise Refused(
-            f"the MTP head of {name} has {len(extra)} tensors that specdec does not know, first {extra[0]}",
+            f"the MTP head of {name} has {len(extra)} tensors that specdec does not support, first {extra[0]}",
             "use a small language model of the target's family as draft instead",
         )
     for path, shape in expected.items():
@@ -209,9 +209,9 @@ class Agreement:
         """Raises: Refused, with the numbers, if the head `name` agrees with `target` hardly more than luck does."""
         if self.kappa < FLOOR:
             raise Refused(
-                f"the MTP head of {name} guesses {percent(self.share)} of {self.words} tokens of {target}, and "
-                f"chance {percent(self.chance)}: it is another model's, or damaged",
-                "take the head of this very target, or draft otherwise: --drafter ngram",
+                f"the MTP head of {name} guesses {percent(self.share)} of {self.words} tokens of {target}, where "
+                f"chance guesses {percent(self.chance)}: it is another model's, or damaged",
+                "use the head that was trained with this target, or --drafter ngram",
             )
 
     def to_dict(self) -> dict[str, Any]:

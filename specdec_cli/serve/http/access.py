@@ -58,19 +58,19 @@ class AccessPolicy:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
         if origin is not None and origin not in (*self.origins, f"http://{host}", f"https://{host}"):
-            message = f"pages of {shown(origin)} may not use this server; --allow-origin lets them"
+            message = f"pages from {shown(origin)} may not use this server; --allow-origin permits them"
             raise HttpError(403, message, code="origin")
 
     def require_rights(self, scope: Scope, headers: Headers) -> None:
         """Raises: HttpError for a request without the key, or whose head is too long."""
         size, path = sum(len(name) + len(value) for name, value in headers.raw), scope["path"]
         if size > MOST_HEAD_BYTES:
-            raise HttpError(431, f"a head of {size} bytes is more than the {MOST_HEAD_BYTES} that are read")
+            raise HttpError(431, f"a head of {size} bytes exceeds the limit of {MOST_HEAD_BYTES}")
         if self.key is not None and path not in ("/health", "/") and not path.startswith(PAGE_PREFIX):
             scheme, _, token = headers.get("authorization", "").partition(" ")
             given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
             if not hmac.compare_digest(given.encode(), self.key.encode()):
-                raise HttpError(401, "this server wants its key: as Authorization: Bearer, or as x-api-key")
+                raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
 
 
 def host_and_port(host: str) -> tuple[str, str]:

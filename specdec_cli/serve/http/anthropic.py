@@ -25,7 +25,7 @@ def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> C
     """What the body asks for. Raises: HttpError."""
     body = parse(MessageBody, values)
     if not count_only and body.max_tokens is None:
-        raise bad_field("max_tokens", "it is missing, and a whole number is expected")
+        raise bad_field("max_tokens", "it is missing, but a whole number is expected")
     if body.thinking.type not in (None, *THINKING):
         raise bad_field("thinking.type", f"{shown(body.thinking.type)} is none of {', '.join(THINKING)}")
     field = "output_format" if body.output_format else "output_config.format"
@@ -53,7 +53,7 @@ def _conversation(body: MessageBody) -> tuple[reading.Message, ...]:
         path = f"messages[{place}]"
         found += _blocks(message.content, reading.role_of(message, ROLES, path), f"{path}.content")
     if not any(message["role"] != "system" for message in found):
-        raise bad_field("messages", "it is empty, and at least one message is expected")
+        raise bad_field("messages", "it is empty, but at least one message is expected")
     return reading.conversation(found)
 
 

@@ -48,7 +48,7 @@ def messages_of(body: ChatBody) -> tuple[reading.Message, ...]:
     """The `messages` as templates take them. Raises: HttpError."""
     found = [_message(one, f"messages[{place}]") for place, one in enumerate(body.messages)]
     if not found:
-        raise bad_field("messages", "it is empty, and at least one message is expected")
+        raise bad_field("messages", "it is empty, but at least one message is expected")
     return reading.conversation(found)
 
 
@@ -60,7 +60,9 @@ def _message(one: Part, path: str) -> reading.Message:
     if role != "assistant":
         return {"role": role, "content": text}
     if one.audio is not None:
-        raise bad_field(f"{path}.audio", "it names what is not kept here; send its words as content")
+        raise bad_field(
+            f"{path}.audio", "it refers to stored data, which this server does not keep; send its text as content"
+        )
     if one.function_call is not None:
         raise bad_field(f"{path}.function_call", "it was replaced by tool_calls")
     calls = []
@@ -75,7 +77,7 @@ def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(TextBody, values)
     if body.best_of not in (None, body.n):
-        raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not made; ask for n")
+        raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not supported; use n")
     shape, constraint = reading.shape_of(body)
     (text, *others), prefixes, stops = _prompts(body, model)
     return reading.chat_request(
@@ -98,7 +100,7 @@ def _prompts(body: TextBody, model: Model) -> tuple[list[Prompt], tuple[int, ...
     value = body.prompt
     several = isinstance(value, list) and value and isinstance(value[0], str | list)
     if several and body.n * len(value) > MOST_CHOICES:
-        raise bad_field("prompt", f"{body.n * len(value)} answers, and at most {MOST_CHOICES} are made at once")
+        raise bad_field("prompt", f"{body.n * len(value)} answers, but at most {MOST_CHOICES} are generated at once")
     prompts = [
         one if isinstance(one, str) else token_ids("prompt", one, model) for one in (value if several else [value])
     ]
@@ -124,7 +126,7 @@ def fill_in(name: str, gap: Gap, model: Model) -> tuple[Filling, tuple[int, ...]
     fill = Fill.of(model.tokenizer)
     if fill is None:
         known = ", ".join(dict.fromkeys(family.prefix for family in FAMILIES))
-        raise bad_field(name, f"{model.name} has no tokens for filling in: it would need one of {known}")
+        raise bad_field(name, f"{model.name} has no fill-in-the-middle tokens: it needs one of {known}")
     return fill.prompt(gap), fill.stop_tokens
 
 

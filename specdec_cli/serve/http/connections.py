@@ -50,16 +50,16 @@ class Connections:
 class Connection(H11Protocol):
     """A connection whose client must not owe a head or a body for long."""
 
-    def __init__(self, room: Connections, **given: Any) -> None:
+    def __init__(self, pool: Connections, **given: Any) -> None:
         super().__init__(**given)
-        self._room, self._owes = room, ""
+        self._pool, self._owes = pool, ""
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The one that has owed for longest makes room; if none does, this one's requests are refused."""
         super().connection_made(transport)
-        if len(self.connections) > self._room.most:
-            if oldest := next(iter(self._room.owing), None):
+        if len(self.connections) > self._pool.most:
+            if oldest := next(iter(self._pool.owing), None):
                 oldest.end(CROWDED)
             else:
                 self.app = _full
@@ -100,12 +100,12 @@ class Connection(H11Protocol):
         if owes == self._owes:
             return
         self._owes = owes
-        self._room.owing.pop(self, None)
+        self._pool.owing.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = self.loop.call_later(seconds, self.end, LATE) if owes else None
         if owes:
-            self._room.owing[self] = None
+            self._pool.owing[self] = None
 
 
 async def _full(scope: Scope, receive: Receive, send: Send) -> None:

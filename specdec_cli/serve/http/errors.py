@@ -26,7 +26,7 @@ KINDS = {
 }
 FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
-NO_MEMORY = "the memory is too small for the model; the server's log says both figures"
+NO_MEMORY = "the model does not fit in memory; the server's log has both figures"
 ANTHROPIC = "/messages"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 

@@ -63,7 +63,7 @@ def request_of(body: Asked, base: Request, vocab_size: int, **more: Any) -> Requ
     bias = {}
     for name, value in body.logit_bias.items():
         if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < vocab_size):
-            raise bad_field("logit_bias", f"{shown(name)} is no token of this model, which has {vocab_size}")
+            raise bad_field("logit_bias", f"{shown(name)} is not a token of this model, which has {vocab_size}")
         bias[int(name)] = value
     return replace(
         base,
@@ -94,7 +94,7 @@ def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
     shapes = {name: shape for name, shape in given.items() if shape is not None}
     if len(shapes) > 1:
         first, second, *_ = shapes
-        raise bad_field(second, f"an answer has one shape, and {first} gives it")
+        raise bad_field(second, f"an answer can have one constraint, and {first} already sets it")
     return next(iter(shapes.items()), ("response_format", None))
 
 
@@ -116,7 +116,7 @@ def constraint_of(shape: Options | None, name: str) -> Constraint | None:
         return Constraint("schema", '{"type": "object"}')
     holder, path = (shape.json_schema, f"{name}.json_schema") if shape.json_schema else (shape, name)
     if holder.shape is None:
-        raise bad_field(f"{path}.schema", "it is missing, and an object is expected")
+        raise bad_field(f"{path}.schema", "it is missing, but an object is expected")
     return _constraint("schema", holder.shape)
 
 

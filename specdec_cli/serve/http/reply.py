@@ -20,7 +20,7 @@ from specdec_cli.serve.http.errors import HttpError, error_body, of_failure, to_
 from specdec_cli.serve.job import JobHandle
 
 LEFT = 499
-ENDING = HttpError(503, "the server is ending")
+ENDING = HttpError(503, "the server is shutting down")
 # Proxies and clients take a silent connection for a dead one.
 SILENCE_SECONDS = 12.0
 Numbered = tuple[int, Event]
@@ -245,6 +245,6 @@ class Reply(Response):
 
 
 async def until_left(receive: Receive) -> None:
-    """Until the client has left. Starlette tells nobody of it: it has to be asked."""
+    """Until the client has disconnected. Starlette tells nobody of it: it has to be asked."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -26,7 +26,7 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     body = parse(ResponseBody, values)
     constraint = reading.constraint_of(body.text.format, "text.format")
     if LOGPROBS in body.include:
-        raise bad_field("include", f"{LOGPROBS} is not given; /v1/chat/completions gives logprobs")
+        raise bad_field("include", f"{LOGPROBS} is not supported; /v1/chat/completions returns logprobs")
     return reading.chat_request(
         body,
         model,
@@ -47,7 +47,7 @@ def _conversation(body: ResponseBody) -> tuple[reading.Message, ...]:
     for place, item in enumerate(body.input):
         _take(item, f"input[{place}]", found)
     if not any(message["role"] != "system" for message in found):
-        raise bad_field("input", "it is empty, and a text or a list of items is expected")
+        raise bad_field("input", "it is empty, but a text or a list of items is expected")
     return reading.conversation(found)
 
 
@@ -55,7 +55,7 @@ def _take(item: Part, path: str, found: list[reading.Message]) -> None:
     """Add an item to the messages; what a model said, thought and called in one turn is one message."""
     kind = item.type or ("item_reference" if item.id and item.role is None else "message")
     if kind == "item_reference" or "compaction" in kind:
-        raise bad_field(f"{path}.type", f"{shown(kind)} names what is not kept here")
+        raise bad_field(f"{path}.type", f"{shown(kind)} refers to stored data, which this server does not keep")
     match kind:
         case "message":
             role = reading.role_of(item, ROLES, path)

@@ -97,13 +97,13 @@ def body_of(data: bytes) -> dict[str, Any]:
     try:
         return parse_object(data)
     except NotJson as error:
-        raise HttpError(400, f"the body is not read: {error}") from error
+        raise HttpError(400, f"the body cannot be read: {error}") from error
 
 
 def required(value: Any, name: str) -> str:
     """A text that must be there. Raises: HttpError with its `name`."""
     if value is None:
-        raise bad_field(name, "it is missing, and a text is expected")
+        raise bad_field(name, "it is missing, but a text is expected")
     return str(value)
 
 
@@ -133,7 +133,7 @@ def _schema(value: Any) -> Any:
 
 def _text_or_object(value: Any) -> Any:
     if not isinstance(value, str | dict):
-        raise ValueError(f"it is {kind_of(value)}, and a text or an object is expected")
+        raise ValueError(f"it is {kind_of(value)}, but a text or an object is expected")
     return value
 
 

@@ -29,7 +29,7 @@ def listen(host: str, port: int) -> socket.socket:
         # Only of a socket that says it is TCP does asyncio know that its small writes must not wait for each other.
         found = socket.socket(family, kind, protocol)
     except OSError as error:
-        raise UsageError(f"--host {host} is no address: {error.strerror}", "leave it out for 127.0.0.1") from error
+        raise UsageError(f"--host {host} is not an address: {error.strerror}", "leave it out for 127.0.0.1") from error
     try:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
@@ -42,10 +42,12 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _refused(host: str, port: int, error: OSError) -> SpecdecError:
     if error.errno == errno.EADDRINUSE:
-        return SpecdecError(f"port {port} of {host} is in use by another program", f"take another: --port {port + 1}")
+        return SpecdecError(f"port {port} of {host} is in use by another program", f"use another: --port {port + 1}")
     if error.errno == errno.EACCES:
-        return UsageError(f"port {port} may not be opened by this user", "take one from 1024 on: --port 8040")
-    return UsageError(f"--host {host} is no address of this machine: {error.strerror}", "leave it out for 127.0.0.1")
+        return UsageError(f"port {port} may not be opened by this user", "use one from 1024 on: --port 8040")
+    return UsageError(
+        f"--host {host} is not an address of this machine: {error.strerror}", "leave it out for 127.0.0.1"
+    )
 
 
 class Server(uvicorn.Server):

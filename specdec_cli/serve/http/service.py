@@ -73,9 +73,9 @@ class Service:
                 found += part
                 if len(found) > most:
                     await drain(request.receive)
-                    raise HttpError(413, f"a body of over {len(found) - 1} bytes is more than the {most} that are read")
+                    raise HttpError(413, f"a body of over {len(found) - 1} bytes exceeds the limit of {most}")
         except ClientDisconnect as error:
-            raise HttpError(LEFT, "the client has left") from error
+            raise HttpError(LEFT, "the client has disconnected") from error
         return body_of(bytes(found))
 
     async def aside(self, work: Callable[[], T]) -> T:
@@ -90,7 +90,7 @@ class Service:
         return await asyncio.get_running_loop().run_in_executor(self._reader, explaining)
 
     async def while_there(self, request: HttpRequest, work: Callable[[Callable[[], bool]], T]) -> T:
-        """What `work` gives, which may ask whether the client has left. Raises: HttpError."""
+        """What `work` gives, which may ask whether the client has disconnected. Raises: HttpError."""
         watcher = asyncio.create_task(until_left(request.receive))
         try:
             return await self.aside(lambda: work(watcher.done))
@@ -146,7 +146,7 @@ class Service:
         ask = replace(read(body, model), model=name or model.name)
         describe(ask.tools, model)
         if ask.begun and ask.request.constraint is not None:
-            raise bad_field(ask.shape, "it is the shape of a whole answer, and the last message begins one")
+            raise bad_field(ask.shape, "it constrains a whole answer, but the last message begins one")
         return constrain(ask, model)
 
     def find(self, name: str | None) -> Model:
@@ -195,7 +195,7 @@ class Service:
 def require_there(left: Callable[[], bool], tokens: int = 0) -> None:
     """Raises: HttpError, which nobody hears, once the client has `left`."""
     if left():
-        raise HttpError(LEFT, "the client has left")
+        raise HttpError(LEFT, "the client has disconnected")
 
 
 def require(constraint: Constraint, ask: ChatRequest) -> None:

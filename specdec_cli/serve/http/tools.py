@@ -69,7 +69,7 @@ def _offer(body: Asked, functions: Sequence[dict[str, Any]], words: Mapping[str,
     if words[word] == "none":
         return Offer()
     if words[word] == "required" and not known:
-        raise bad_field("tool_choice", "a call is required, and there are no tools")
+        raise bad_field("tool_choice", "a call is required, but there are no tools")
     must = (name,) if name is not None else known
     return Offer(tuple(functions), must if words[word] == "required" else None)
 
@@ -85,7 +85,7 @@ def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
     if tool.type not in ("function", ""):
         raise _unknown_kind(tool, path)
     if nested and tool.function is None:
-        raise bad_field(f"{path}.function", "it is missing, and an object is expected")
+        raise bad_field(f"{path}.function", "it is missing, but an object is expected")
     return [_function(tool.function if nested and tool.function else tool, path)]
 
 
@@ -105,13 +105,13 @@ def qualified(namespace: str | None, name: str) -> str:
 
 def _unknown_kind(tool: Tool, path: str) -> HttpError:
     """For a tool that is no function: nobody here could run it, and no schema says what its client could."""
-    return bad_field(f"{path}.type", f"{shown(tool.type)} is no kind of tool here: only functions are")
+    return bad_field(f"{path}.type", f"{shown(tool.type)} is not supported as a tool: only functions are")
 
 
 def describe(functions: Sequence[Mapping[str, Any]], model: Model) -> list[dict[str, Any]]:
     """What a template is shown: everything but how strictly it is held to. Raises: HttpError where it knows none."""
     if functions and model.tokenizer.call_marks is None:
-        raise bad_field("tools", f"the template of {model.name} knows none that could be read")
+        raise bad_field("tools", f"the template of {model.name} supports none that can be read")
     return [
         {**one, "function": {name: value for name, value in one["function"].items() if name != "strict"}}
         for one in functions
@@ -129,7 +129,7 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
         return ask
     field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
     if shape is not None and shape.kind != "schema":
-        raise bad_field("tools", "beside them an answer's shape can be a JSON schema, and nothing else")
+        raise bad_field("tools", "beside tools, an answer's constraint must be a JSON schema")
     marks, form = model.tokenizer.call_marks, model.tokenizer.call_format
     if marks is None or form != calls.JSON_CALLS:
         raise bad_field(field, f"the calls of {model.name} have a form ({form}) that cannot be enforced beside tools")

@@ -219,7 +219,7 @@ def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> 
             rows.add_row(str(change.k), *rates, _change(change.ratio), *gains)
         console.print(rows)
     if not found.changes:
-        console.print("both have measured no draft at the same temperature")
+        console.print("the two results have no draft and temperature in common")
         return
     console.print(Text("? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
 

@@ -1,4 +1,4 @@
-"""The input line of a chat, and the only door to prompt_toolkit. A paste is one message; the history is private."""
+"""The input line of a chat, the only module that imports prompt_toolkit. A paste is one message; history is private."""
 
 from __future__ import annotations
 

@@ -99,11 +99,13 @@ class ChatScreen:
             return f"{count(len(text), 'character')} copied"
         data = text.encode()
         if self._look.plain or not can_draw(self._err) or len(data) > MOST_COPIED_BYTES:
-            message = f"nothing here copies a text of {len(data)} bytes; a terminal takes {MOST_COPIED_BYTES}"
+            message = (
+                f"{len(data)} bytes cannot be copied: no clipboard command, and a terminal takes {MOST_COPIED_BYTES}"
+            )
             raise SpecdecError(message, "select the text, or /save FILE")
         self._err.write(f"\x1b]52;c;{base64.b64encode(data).decode()}\x07")
         self._err.flush()
-        return f"{count(len(text), 'character')} handed to the terminal's clipboard"
+        return f"{count(len(text), 'character')} sent to the terminal's clipboard"
 
 
 def copied_here(text: str, environment: Mapping[str, str] = os.environ, platform: str = sys.platform) -> bool:

@@ -54,7 +54,7 @@ def _sums(state: PanelState, width: int) -> Text:
     figures = state.figures
     pace = Text(speed(reliable_pace(figures)), "bold")
     if not state.drafts:
-        return spread(Text("plain decoding: a pass gives one token", "dim"), pace, width)
+        return spread(Text("plain decoding: one token per pass", "dim"), pace, width)
     rate, rates = figures["draft_acceptance_rate"], figures["acceptance_per_position"]
     if rate is None:
         return spread(Text(f"nothing was drafted{' so far' * (not state.ended)}", "dim"), pace, width)

@@ -46,10 +46,10 @@ class ServerLog:
 
     def started(self, name: str, url: str, wants_key: bool) -> None:
         """The server listens."""
-        door = "whoever has its key" if wants_key else "this machine only"
-        self.say(f"{name} serves {door}. OpenAI's clients take {url}/v1,")
-        self.say(f"Anthropic's, llama.cpp's and any browser (for a chat) {url}")
-        self.say("Ctrl-C ends it; specdec help serve says what each client wants")
+        clients = "anyone with its key" if wants_key else "this machine only"
+        self.say(f"{name} serves {clients}. OpenAI clients use {url}/v1;")
+        self.say(f"Anthropic and llama.cpp clients, and browsers, use {url}")
+        self.say("Ctrl-C stops it; specdec help serve says what each client needs")
 
     def reply(self, reply: Reply) -> None:
         """A reply is over."""

@@ -161,7 +161,7 @@ def _jobs(status: SchedulerStatus, width: int, room: int) -> list[Text]:
     """Jobs that run, each with its rounds where there is room for that; of many the oldest, and how many more wait."""
     running, waiting = status.running[:room], len(status.waiting)
     if not running:
-        return [Text("no request runs", "dim")]
+        return [Text("no requests running", "dim")]
     rows: list[Text] = []
     for job in running:
         rows.append(_running(job, status.now, width))
@@ -221,9 +221,10 @@ def _row(name: str, tokens: list[int], rates: list[str], width: int) -> Text:
 def _state(status: SchedulerStatus) -> str:
     running, waiting = len(status.running), len(status.waiting)
     if not status.loaded:
-        return "loading the models…" if running else "models let go until a request comes"
-    waits = f", {waiting} {'waits' if waiting == 1 else 'wait'}" if waiting else ""
-    return f"{running} {'runs' if running == 1 else 'run'}{waits}" if running or waiting else "idle"
+        return "loading the models…" if running else "models unloaded until the next request"
+    if not running and not waiting:
+        return "idle"
+    return f"{running} running" + (f", {waiting} waiting" if waiting else "")
 
 
 def ended_rows(status: SchedulerStatus, width: int) -> list[Text]:

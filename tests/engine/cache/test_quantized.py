@@ -32,7 +32,7 @@ def test_logits_do_not_depend_on_how_the_text_was_cut_into_passes(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("mamba2", "keeps ArraysCache, nothing that --kv-bits could quantize"),
+        ("mamba2", "keeps ArraysCache, which --kv-bits cannot quantize"),
         ("gpt_oss", "Quantized SDPA does not support attention sinks"),
         ("qwen3", "does not run on a KV cache of 8 bits: "),
     ],

@@ -55,7 +55,7 @@ def test_a_head_that_was_never_learned_is_refused_with_the_numbers(target, tmp_p
     _, found = load_agreeing(files_in(tmp_path / "m", random_head(counting_tensors())), target[0], texts_of(target[0]))
     assert found.words == len(PROMPTS) * WORDS
     with pytest.raises(
-        Refused, match=r"the MTP head of m guesses \d+ % of 128 tokens of t, and chance \d+ %"
+        Refused, match=r"the MTP head of m guesses \d+ % of 128 tokens of t, where chance guesses \d+ %"
     ) as caught:
         found.require("m", "t")
     assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint

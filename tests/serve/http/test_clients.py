@@ -214,7 +214,7 @@ def test_a_list_of_prompts_is_a_list_of_answers_streamed_or_not(pair, gpt):
     assert texts == wanted
     lengths = [len(pair.text_tokens(one)) for one in prompts]
     assert whole.usage.prompt_tokens == ids.usage.prompt_tokens == sum(lengths)
-    with pytest.raises(openai.BadRequestError, match="prompt: 17 answers, and at most 16 are made at once"):
+    with pytest.raises(openai.BadRequestError, match="prompt: 17 answers, but at most 16 are generated at once"):
         gpt.completions.create(prompt=["a"] * 17, **asked)
 
 

@@ -43,7 +43,7 @@ def test_nobody_else_is_told(client):
     assert not any("specdec" in part for chunk in told for part in [chunk, *(c["delta"] for c in chunk["choices"])])
 
 
-# The tokens do not end where the tags do, and the stop token is no text.
+# The tokens do not end where the tags do, and the stop token is not text.
 THINKING = (
     drafted(0, [], 0, "Let"),
     drafted(1, [" me", " no"], 1, " see"),

@@ -147,9 +147,9 @@ def test_the_end_of_the_server_ends_its_replies_and_says_so(tooled, path, event,
     said = received(connection)
     connection.close()
     desk.close()
-    assert b"the server is ending" in said and [record.status for record in records] == [503]
+    assert b"the server is shutting down" in said and [record.status for record in records] == [503]
     if stream:
-        last = next(line for line in said.split(b"\n\n") if b"the server is ending" in line)
+        last = next(line for line in said.split(b"\n\n") if b"the server is shutting down" in line)
         assert event in last
     else:
         assert said.startswith(b"HTTP/1.1 503")

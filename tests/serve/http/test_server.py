@@ -28,7 +28,7 @@ def test_a_port_is_taken_once():
 
 @pytest.mark.parametrize("host", ["no.such.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_this_machine_s_is_a_usage_error(host):
-    with pytest.raises(UsageError, match=f"--host {host} is no address"):
+    with pytest.raises(UsageError, match=f"--host {host} is not an address"):
         listen(host, 0)
 
 

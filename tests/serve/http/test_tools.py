@@ -170,7 +170,7 @@ def test_a_tool_that_is_no_function_is_refused_by_its_kind(scripted, path):
     client, _ = scripted()
     body, tool = UNKNOWN[path]
     refused = client.post(f"/v1/{path}", json={**body, "tools": [tool]})
-    message = f'tools[0].type: "{tool["type"]}" is no kind of tool here: only functions are'
+    message = f'tools[0].type: "{tool["type"]}" is not supported as a tool: only functions are'
     assert (refused.status_code, refused.json()["error"]["message"]) == (400, message)
 
 

@@ -85,7 +85,7 @@ def test_every_k_is_a_row_the_recommended_one_is_marked_and_every_kind_is_one(re
 
 def test_a_draft_that_loses_is_advised_against():
     page = html_page(sample_result("M1 Pro"))
-    assert 'class="advice no"' in page and "Plain decoding (K 0): no K is faster beyond noise" in page
+    assert 'class="advice no"' in page and "Plain decoding (K 0): no K is clearly faster" in page
     assert re.search(r'<tr class="chosen"><th scope="row">0<', page) and "-k 0" in page
 
 

@@ -117,12 +117,14 @@ def test_json_gives_events_and_failures_on_stdout(tmp_path):
 
 def test_what_is_copied_is_filtered_and_bounded(terminal):
     screen = ChatScreen(terminal.out, terminal.err)
-    assert screen.copy("a\x1b[2Jb") == "2 characters handed to the terminal's clipboard"
+    assert screen.copy("a\x1b[2Jb") == "2 characters sent to the terminal's clipboard"
     terminal.settle()
     assert b"\x1b]52;c;YWI=\x07" in terminal.written
-    with pytest.raises(SpecdecError, match="nothing here copies a text of 80000 bytes; a terminal takes 74994"):
+    with pytest.raises(
+        SpecdecError, match="80000 bytes cannot be copied: no clipboard command, and a terminal takes 74994"
+    ):
         screen.copy("x" * 80_000)
-    with pytest.raises(SpecdecError, match="nothing here copies"):
+    with pytest.raises(SpecdecError, match="1 bytes cannot be copied"):
         ChatScreen(terminal.out, terminal.err, Look(plain=True)).copy("a")
 
 

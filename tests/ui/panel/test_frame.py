@@ -151,7 +151,7 @@ PLAIN_60 = """\
 ╭─ demo · plain decoding · 1 token in 1 pass ──────────────╮
 │   1                           ↳ def        plain  9.4 ms │
 ├──────────────────────────────────────────────────────────┤
-│ plain decoding: a pass gives one token           – tok/s │
+│ plain decoding: one token per pass               – tok/s │
 ╰─ ↳ the target's word ────────────────────────────────────╯"""
 
 

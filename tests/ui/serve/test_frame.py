@@ -8,7 +8,7 @@ from fakes.desk_status import BUSY, IDLE, READS, WAITS, answering, asked
 from specdec_cli.ui.serve.panel import frame_rows
 
 AT_80 = """\
-╭─ demo · http://127.0.0.1:8040 ────────────────────────────── 2 run, 1 waits ─╮
+╭─ demo · http://127.0.0.1:8040 ──────────────────────── 2 running, 1 waiting ─╮
 │ request                                read  reused  tokens  tok/s  accepted │
 │ chat/completions                        184   1 020      11    100      50 % │
 │ rounds   ✓✓✓ 4   ✓✓✗ 3   ✓✗ 2   ✗ 1   – 1                tokens per pass 2.2 │
@@ -32,8 +32,8 @@ def test_a_busy_server_at_80_columns():
 
 def test_an_idle_server_says_so_and_where_there_is_another_pair_which():
     lines = drawn(IDLE)
-    assert lines[0].endswith(" idle ─╮") and "no request runs" in lines[2]
-    assert "models let go until a request comes ─╮" in drawn(replace(IDLE, loaded=False))[0]
+    assert lines[0].endswith(" idle ─╮") and "no requests running" in lines[2]
+    assert "models unloaded until the next request ─╮" in drawn(replace(IDLE, loaded=False))[0]
     assert "loading the models… ─╮" in drawn(replace(IDLE, loaded=False, running=(WAITS,), pair="other"))[0]
     assert "other · http" in drawn(replace(IDLE, pair="other"))[0]
     assert "memory 95 %" in drawn(replace(BUSY, warning="memory 95 %"))[-1]
@@ -49,7 +49,7 @@ def test_no_row_is_too_wide_and_no_frame_too_tall(status):
 
 
 def test_a_small_screen_gets_one_line():
-    assert drawn(height=11) == ["demo · 2 run, 1 waits · 61 % accepted · 41 requests done"]
+    assert drawn(height=11) == ["demo · 2 running, 1 waiting · 61 % accepted · 41 requests done"]
     assert drawn(height=2) == []
 
 

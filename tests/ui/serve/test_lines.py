@@ -34,11 +34,11 @@ def test_a_failure_is_told_to_the_operator_in_full_and_a_refusal_by_its_field(mo
     assert reply_line("12:00:00", FACTS | failed) == f"12:00:00 chat/completions 500  1.2 s  {words}"
 
 
-@pytest.mark.parametrize("key, who", [(False, "this machine only"), (True, "whoever has its key")])
+@pytest.mark.parametrize("key, who", [(False, "this machine only"), (True, "anyone with its key")])
 def test_the_first_lines_say_where_the_server_is_and_for_whom(key, who):
     err = io.StringIO()
     ServerLog(err, quiet=False, plain=True).started("demo", "http://127.0.0.1:8040", wants_key=key)
     lines = err.getvalue().splitlines()
-    assert lines[0] == f"demo serves {who}. OpenAI's clients take http://127.0.0.1:8040/v1,"
-    assert lines[1] == "Anthropic's, llama.cpp's and any browser (for a chat) http://127.0.0.1:8040"
+    assert lines[0] == f"demo serves {who}. OpenAI clients use http://127.0.0.1:8040/v1;"
+    assert lines[1] == "Anthropic and llama.cpp clients, and browsers, use http://127.0.0.1:8040"
     assert all(len(line) <= 80 for line in lines)

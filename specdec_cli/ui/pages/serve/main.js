@@ -9,7 +9,7 @@ const NEAR_END_PIXELS = 60, MOST_ROWS = 8;
 const EXAMPLES = { demo: "Return the lines of a file.", other: "Write a Python function that merges two sorted lists." };
 
 const at = (id) => document.getElementById(id);
-const [log, question, send, stop, door, key, model] = ["log", "question", "send", "stop", "door", "key", "model"].map(at);
+const [log, question, send, stop, login, key, model] = ["log", "question", "send", "stop", "login", "key", "model"].map(at);
 const titles = Object.fromEntries([...at("legend").children].map((item) => [item.className, item.title]));
 const [welcome, example] = ["welcome", "example"].map(at); // in the page only until the first question
 
@@ -126,13 +126,13 @@ function openDoor() {
   at("refused").textContent = sessionStorage.getItem(KEY) ? "That is not its key." : "";
   sessionStorage.removeItem(KEY);
   key.value = "";
-  door.hidden = false;
+  login.hidden = false;
   key.focus();
 }
 
 function closeDoor() {
-  if (door.hidden) return;
-  door.hidden = true;
+  if (login.hidden) return;
+  login.hidden = true;
   question.focus();
 }
 
@@ -182,7 +182,7 @@ new ResizeObserver(() => follow()).observe(log);
 log.addEventListener("scroll", () => {
   chat.follows = log.scrollHeight - log.scrollTop - log.clientHeight < NEAR_END_PIXELS;
 });
-door.addEventListener("submit", (event) => {
+login.addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(KEY, key.value);
   greet();

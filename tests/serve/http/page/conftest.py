@@ -30,8 +30,8 @@ def start(tooled):
     """Starts a server with the page in front of a desk, for the rest of the test."""
     with ExitStack() as stack:
 
-        def begin(desk, model=tooled, **door):
+        def begin(desk, model=tooled, **access):
             stack.callback(desk.close)
-            return stack.enter_context(serving(model, desk, page=page_files(), **door))[0]
+            return stack.enter_context(serving(model, desk, page=page_files(), **access))[0]
 
         yield begin

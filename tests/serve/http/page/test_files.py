@@ -16,13 +16,13 @@ FILES = page_files()
 
 @pytest.fixture
 def start(tooled):
-    """Starts a server with the page and such a door."""
+    """Starts a server with the page and such an access policy."""
     with ExitStack() as stack:
 
-        def begin(**door):
+        def begin(**access):
             desk = ScriptedDesk(["ok"] * 9)
             stack.callback(desk.close)
-            return stack.enter_context(serving(tooled, desk, page=FILES, **door))[0]
+            return stack.enter_context(serving(tooled, desk, page=FILES, **access))[0]
 
         yield begin
 

@@ -55,7 +55,7 @@ def test_a_server_with_a_key_asks_for_it_and_the_tab_alone_keeps_it(tab, start):
     tab.press("Enter")
     tab.until("document.title.startsWith('tool') && document.activeElement.id === 'question'")
     asked(tab, "Hi.")
-    assert answer_of(tab) == "a" and tab.styles("#door", "display") == ["none"]
+    assert answer_of(tab) == "a" and tab.styles("#login", "display") == ["none"]
     kept = tab.evaluate("[Object.values(sessionStorage), Object.keys(localStorage), document.cookie]")
     assert kept == [["secret"], [], ""] and not any("secret" in address for address in tab.requests)
 
@@ -89,7 +89,7 @@ def test_a_server_that_ends_says_so_in_two_lines(tab, tooled):
         asking(greeted(tab, url), "Hi.")
     desk.close()
     tab.until("document.querySelector('.error')")
-    assert tab.seen(".error")[0].startswith("error: the server is ending\nhint: ")
+    assert tab.seen(".error")[0].startswith("error: the server is shutting down\nhint: ")
     assert answer_of(tab).startswith("wordword")
     asked(tab, "Again.")
     assert tab.seen(".error")[1].startswith("error: the server does not answer\nhint: is it still running?")

@@ -33,7 +33,7 @@ def test_a_question_typed_by_keyboard_alone_gets_the_answer_of_specdec_run(tab, 
     assert answer_of(tab) == finish.text != ""
     told = [token.fate.value for done in rounds for token in fates(done) if token.said or token.fate in UNSAID]
     shown = tab.evaluate("[...document.querySelectorAll('.answer > .text > *')].map((one) => one.classList[0])")
-    assert (Counter(told) - Counter(shown)).total() == 1  # the stop token is no text
+    assert (Counter(told) - Counter(shown)).total() == 1  # the stop token is not text
     figures = dict(zip(tab.texts(".facts dt"), tab.texts(".facts dd"), strict=True))
     stats = finish.stats
     assert figures["of drafted accepted"] == f"{100 * stats['draft_acceptance_rate']:.0f} %"
