@@ -165,8 +165,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=("speed", "acceptance"), default=["speed", "acceptance"])
     parser.add_argument("--prompts", type=int, default=3, help="of each kind")
-    parser.add_argument("--sampled", type=int, default=2, help="of each kind, at temperature 1")
-    parser.add_argument("--tokens", type=int, default=48)
+    parser.add_argument("--sampled", type=int, default=1, help="of each kind, at temperature 1")
+    parser.add_argument("--tokens", type=int, default=40)
     args = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     print(
