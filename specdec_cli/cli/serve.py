@@ -69,11 +69,11 @@ class AccessOptions:
         return key
 
     def origins(self) -> tuple[str, ...]:
-        """Raises: UsageError for what is no origin of a page."""
+        """Raises: UsageError for what is not the origin of a web page."""
         for origin in self.allow_origin or ():
             if "://" not in origin or origin.count("/") != 2:
                 hint = "for example: --allow-origin http://localhost:3000"
-                raise UsageError(f"--allow-origin {origin} is no origin of a page", hint)
+                raise UsageError(f"--allow-origin {origin} is not the origin of a web page", hint)
         return tuple(self.allow_origin or ())
 
     def hosts(self) -> tuple[str, ...]:
@@ -81,7 +81,7 @@ class AccessOptions:
         for host in self.allow_host or ():
             if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(:\d{1,5})?", host, re.ASCII):
                 hint = "for example: --allow-host mac-studio.local"
-                raise UsageError(f"--allow-host {host} is no name of a machine", hint)
+                raise UsageError(f"--allow-host {host} is not a host name", hint)
         return tuple(host.lower() for host in self.allow_host or ())
 
 
@@ -92,7 +92,7 @@ def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
     foreign = [] if is_loopback(host) else [f"--host {host}"]
     foreign += [f"--allow-host {name}" for name in hosts if host_and_port(name)[0] not in LOOPBACK]
     if key is None and foreign:
-        raise UsageError(f"{foreign[0]} lets other machines in, and there is no key", NO_KEY)
+        raise UsageError(f"{foreign[0]} lets other machines connect, but no key is set", NO_KEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class KeepOptions:
     log: Path | None = None
 
     def idle_seconds(self) -> float | None:
-        """Until idle models are let go; None keeps them. Raises: UsageError for no time."""
+        """Until idle models are unloaded; None keeps them. Raises: UsageError for what is not a time."""
         from specdec_cli.cli.bench_options import parse_seconds
 
         return None if self.idle_unload in NEVER else parse_seconds("--idle-unload", self.idle_unload)
@@ -187,7 +187,7 @@ def serve(
         def load_first() -> LoadedPair:
             pair = load(found)
             first[:] = [Model.of(pair, base(found), int(time.time()))]
-            return pair  # nobody else keeps it, or it could not be let go
+            return pair  # nobody else keeps it, or it could not be unloaded
 
         others = Others(name, drafter_at(models.drafter, ks), base, load)
         options = SchedulerOptions(

@@ -17,7 +17,7 @@ from specdec_cli.jsonfile import locked
 
 def test_another_interface_needs_a_key(specdec):
     code, message, hint = specdec.refused("serve", "--host", "0.0.0.0")
-    assert (code, message) == (2, "--host 0.0.0.0 lets other machines in, and there is no key")
+    assert (code, message) == (2, "--host 0.0.0.0 lets other machines connect, but no key is set")
     assert hint == "give one: --api-key-file FILE, or SPECDEC_API_KEY in the environment"
 
 
@@ -37,11 +37,11 @@ CACHE_DIR = ("--cache-dir", "/dev/null"), "--cache-dir /dev/null cannot be used:
     "arguments, message",
     [
         (("--port", "70000"), "--port 70000 is outside 0 to 65535"),
-        (("--host", "no.such.invalid"), "--host no.such.invalid lets other machines in, and there is no key"),
+        (("--host", "no.such.invalid"), "--host no.such.invalid lets other machines connect, but no key is set"),
         (("--api-key-file", "/none/such"), "--api-key-file /none/such cannot be read: No such file or directory"),
-        (("--allow-origin", "localhost"), "--allow-origin localhost is no origin of a page"),
-        (("--allow-host", "http://box"), "--allow-host http://box is no name of a machine"),
-        (("--allow-host", "box.local"), "--allow-host box.local lets other machines in, and there is no key"),
+        (("--allow-origin", "localhost"), "--allow-origin localhost is not the origin of a web page"),
+        (("--allow-host", "http://box"), "--allow-host http://box is not a host name"),
+        (("--allow-host", "box.local"), "--allow-host box.local lets other machines connect, but no key is set"),
         (("--idle-unload", "soon"), "--idle-unload soon is not a time"),
         pytest.param(*CACHE_DIR, marks=pytest.mark.slow),  # the port is taken before
         (("--cache-dir-bytes", "0"), "--cache-dir-bytes 0 is below 1"),
