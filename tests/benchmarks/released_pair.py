@@ -109,7 +109,7 @@ class Ways:
 def speed(args):
     """Speed over mlx-lm's plain decoding, whole answers."""
     ways = Ways(released.qwen(), released.qwen_draft(), args.tokens)
-    print("| text | temperature | " + " | ".join(WAYS) + " |\n|---" * (len(WAYS) + 2) + "|")
+    print("| text | temperature | " + " | ".join(WAYS) + " |\n|" + "---|" * (len(WAYS) + 2))
     for way in ways.all(0.0).values():
         way("Say hello.")  # warm-up, discarded
     for temperature, count in ((0.0, args.prompts), (1.0, args.sampled)):

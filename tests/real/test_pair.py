@@ -30,12 +30,6 @@ def pair(models):
     return specdec.load(target=models[1], draft=models[3])
 
 
-@pytest.mark.parametrize(("drafter", "k"), [("model", 2), ("model", 4), ("auto", "auto")])
-def test_every_draft_length_says_mlx_lm_s_own_tokens(pair, drafter, k):
-    for text in TEXTS[:3]:
-        equal(pair, pair.text_tokens(text), 32, drafter=drafter, k=k)
-
-
 def test_run_and_chat_answer_a_question(command, models):
     code, out, _ = command("run", *models, *SHORT, "-q", ASKED)
     assert code == 0 and "def " in out + command("run", *models, "--temp", "0", "-n", "64", "-q", ASKED)[1]
@@ -73,6 +67,12 @@ def test_a_schema_holds(command, models):
     asked = "What is 17 + 25? Answer in JSON."
     code, out, _ = command("run", *models, "--temp", "0", "-n", "48", "-q", "--schema", json.dumps(schema), asked)
     assert code == 0 and json.loads(out)["sum"] == 42
+
+
+@pytest.mark.parametrize(("drafter", "k"), [("model", 2), ("model", 4), ("auto", "auto")])
+def test_every_draft_length_says_mlx_lm_s_own_tokens(pair, drafter, k):
+    for text in TEXTS[:3]:
+        equal(pair, pair.text_tokens(text), 32, drafter=drafter, k=k)
 
 
 def test_two_clients_get_what_a_session_says(pair):
