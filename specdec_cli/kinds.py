@@ -84,10 +84,10 @@ _DRAFT = frozenset({Need.DRAFT_MODEL})
 NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
 LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.auto:make_lookup", looks_up=True, about="the text itself")
 # fmt: off
-MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_model", _DRAFT, NONE.name, learns=True,
+MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, NONE.name, learns=True,
                     draft_alone=True, about="the pair's draft")
-MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_head", frozenset({Need.TARGET_HIDDEN}), NONE.name,
-                  learns=True, about="the target's own head")
+MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
+                  NONE.name, learns=True, about="the target's own head")
 AUTO = DrafterKind("auto", "specdec_cli.engine.drafters.auto:make_auto", _DRAFT, LOOKUP.name, mixed=True,
                    looks_up=True, about="the better of both")
 # fmt: on
@@ -132,17 +132,17 @@ def drafter_at(name: str | None, ks: Sequence[K]) -> str | None:
     return NONE.name if ks and not any(ks) else name
 
 
-def drafting(name: str, k: K, has_draft: bool = True, head: str | None = None) -> Drafting:
+def drafting(name: str, k: K, draft: str | None = MODEL.name) -> Drafting:
     """What a request for a drafter and K means for a pair: nobody drafts at K = 0, nor at any K if nobody drafts.
 
-    Somebody else drafts where the pair has no draft; `head` is the kind of the pair's draft where that is a head.
+    `draft` names the kind that the pair's draft is, None where it has none: then somebody else drafts.
     """
     kind = DRAFTERS[drafter_at(name, (k,)) or name]
-    lacks = head is None if kind.reads_hidden else head is None and not has_draft
+    lacks = draft not in HEADS if kind.reads_hidden else draft is None
     if kind.without_draft is not None and lacks:
         kind = DRAFTERS[kind.without_draft]
-    elif head is not None and kind.draft_alone:
-        kind = HEADS[head]
+    elif draft in HEADS and kind.draft_alone:
+        kind = HEADS[draft]
     return Drafting(kind, k if kind.drafts else 0)
 
 

@@ -64,7 +64,7 @@ def decoded(name, k, rule=None, seed=None):
     context = list(PROMPT)
     if k == "auto":
         head = cached_head(target) if kinds.kind_of(name).reads_hidden else None
-        controller = DraftController(target, None if head else draft, head=head)
+        controller = DraftController(target, head or draft)
         drafter, length = controller.begin(kinds.kind_of(name), k, rule, context, len(GREEDY))
     else:
         drafter, length = drafter_of(name, target, draft, rule, k)
@@ -138,7 +138,7 @@ def test_a_session_takes_the_toys_by_name(tiny_pair):
     ],
 )
 def test_who_really_drafts(name, k, has_draft, expected):
-    meant = kinds.drafting(name, k, has_draft)
+    meant = kinds.drafting(name, k, "model" if has_draft else None)
     assert (meant.kind.name, meant.k) == (expected, 0 if expected == "none" else k)
 
 
@@ -146,7 +146,7 @@ def test_who_really_drafts(name, k, has_draft, expected):
     ("name", "k", "expected"), [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram")]
 )
 def test_who_drafts_where_the_pairs_draft_is_a_head(name, k, expected):
-    assert kinds.drafting(name, k, has_draft=False, head="mtp").kind.name == expected
+    assert kinds.drafting(name, k, "mtp").kind.name == expected
 
 
 def test_the_rule_that_takes_effect():

@@ -167,14 +167,16 @@ class _Measurements:
 
     @property
     def _models(self) -> list[tuple[str, CachedModel]]:
+        from specdec_cli.engine.model import CachedModel
+
         slot = self.session.slot
-        return [("target", slot.target), *([("draft", slot.draft)] if slot.draft is not None else [])]
+        return [("target", slot.target), *([("draft", slot.draft)] if isinstance(slot.draft, CachedModel) else [])]
 
     @property
     def _drafter(self) -> str:
         """The pair's draft; without one the text itself drafts, so that rollback is exercised all the same."""
         pair = self.session.pair
-        return DEFAULT_DRAFTER if pair.has_draft or pair.head_kind else LOOKUP.name
+        return DEFAULT_DRAFTER if pair.draft_kind else LOOKUP.name
 
     def machine(self, part: Section, left: Clock) -> None:
         """Chip, sizes and versions, and what may slow this machine down now."""
@@ -213,11 +215,13 @@ class _Measurements:
             facts = {"dtype": model.dtype, "caches": list(model.cache_kinds), "weight_bytes": model.weight_bytes}
             part.data[role] = facts | {"context_limit": model.context_limit, "draft_context": model.recent}
         part.told = ", ".join(f"{role} {model.dtype} {size(model.weight_bytes)}" for role, model in self._models)
-        if head := self.session.slot.head:
-            found = head.head.agreement
-            part.data["head"] = {"kind": head.head.kind, "agreement": found and found.to_dict()}
+        from specdec_cli.engine.heads.cached import CachedHead
+
+        if isinstance(draft := self.session.slot.draft, CachedHead):
+            found = draft.head.agreement
+            part.data["head"] = {"kind": draft.kind, "agreement": found and found.to_dict()}
             guessed = f"guesses {found.share:.0%} of {found.words} words" if found else "not checked"
-            part.told += f", head {head.head.kind}: {guessed}"
+            part.told += f", head {draft.kind}: {guessed}"
 
     def sampled(self, part: Section, left: Clock) -> None:
         """One sampled reply twice, each time as a conversation of its own: what is compiled at its first use shows."""

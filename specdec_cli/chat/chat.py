@@ -74,7 +74,7 @@ class Loaded:
     def summary(self) -> str:
         """The pair with its models, in one line."""
         target, draft = self.session.names
-        who = f"its own head ({self.session.pair.head_kind})" if draft == target else f"draft {draft}"
+        who = f"its own head ({self.session.pair.draft_kind})" if draft == target else f"draft {draft}"
         return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
 
     def to_dict(self) -> dict[str, Any]:

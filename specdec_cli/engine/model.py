@@ -30,6 +30,7 @@ from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import HiddenStates
 from specdec_cli.engine.stored import Unusable, require_origin
 from specdec_cli.errors import Refused, reason
+from specdec_cli.kinds import MODEL
 from specdec_cli.request import MAX_ROWS, MAX_UNREAD
 
 GROUP_SIZES = (64, 32)
@@ -137,7 +138,9 @@ class Network:
 
 
 class CachedModel:
-    """One conversation's caches over a network."""
+    """One conversation's caches over a network; as a draft, it is of this `kind`."""
+
+    kind = MODEL.name
 
     def __init__(
         self,

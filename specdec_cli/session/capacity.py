@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from specdec_cli.engine import device
 from specdec_cli.engine.footprint import LONGEST
+from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.format import percent, size
 from specdec_cli.kinds import drafting
 from specdec_cli.models import memory
@@ -39,8 +41,7 @@ class Capacity:
     snapshots: int = LEAST_SNAPSHOTS
     target_limit: int | None = None
     draft_limit: int | None = None
-    has_draft: bool = False
-    head_kind: str | None = None
+    draft_kind: str | None = None
     relief: str = ""
 
     @property
@@ -61,7 +62,7 @@ class Capacity:
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together, None being endless; as `Session.context_limit`."""
-        kind = drafting(request.drafter, request.k, self.has_draft, self.head_kind).kind
+        kind = drafting(request.drafter, request.k, self.draft_kind).kind
         draft = self.draft_limit if kind.uses_draft else None
         limits = (limit for limit in (self.target_limit, draft, request.max_context) if limit is not None)
         return min(limits, default=None)
@@ -78,12 +79,13 @@ class Capacity:
 def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     """Measured on the models' own caches, built lazily and never computed."""
     slot, target, draft = pair.slot(), pair.first.target, pair.first.draft
-    models = [model for model in (slot.target, slot.draft) if model is not None]
+    head = draft if isinstance(draft, CachedHead) else None
+    models = [model for model in (slot.target, slot.draft) if isinstance(model, CachedModel)]
 
     def held(tokens: int) -> int:
         return sum(model.cache_bytes(tokens, 4 if model.dtype == "float32" else 2) for model in models)
 
-    weight_bytes = sum(model.weight_bytes for model in models)
+    weight_bytes = slot.weight_bytes
     limit_bytes = memory.limit_bytes(device.usable_bytes() if usable_bytes is None else usable_bytes)
     sizes = []
     for kept in (LEAST_SNAPSHOTS, LEAST_SNAPSHOTS + 1):
@@ -96,14 +98,15 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     lengths = [SHORTEST]
     while lengths[-1] < limit:
         lengths.append(min(2 * lengths[-1], limit))
-    head = pair.first.head
 
     def held_by_head(tokens: int) -> int:
         """Its cache is of one layer, like one of the target's."""
         return held(min(tokens, 2 * head.recent if head.recent else tokens)) // target.layers if head else 0
 
     relief = [] if target.network.kv else ["--kv-bits 8 shrinks the caches"]
-    relief += [f"--drafter none frees {size(draft.weight_bytes)} and the draft's caches"] if draft else []
+    relief += (
+        [f"--drafter none frees {size(draft.weight_bytes)} and the draft's caches"] if draft and head is None else []
+    )
     return Capacity(
         weight_bytes=weight_bytes,
         limit_bytes=limit_bytes,
@@ -111,7 +114,6 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
         snapshots=snapshots,
         target_limit=target.context_limit,
         draft_limit=draft.context_limit if draft else None,
-        has_draft=pair.has_draft,
-        head_kind=pair.head_kind,
+        draft_kind=pair.draft_kind,
         relief=", ".join([*relief, "--max-context N bounds them"]),
     )

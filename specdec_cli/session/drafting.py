@@ -42,17 +42,15 @@ LEAST_RATIO = 0.001
 class DraftController:
     """One per session. Costs depend on `identity` (pair, machine, versions) and on the length of the context.
 
-    `reload_seconds` is the time the draft took to load: a released draft costs it again. A pair's draft is a `draft`
-    model or a `head`.
+    `reload_seconds` is the time the draft took to load: a released draft costs it again.
     """
 
     target: CachedModel
-    draft: CachedModel | None
+    draft: CachedModel | CachedHead | None
     store: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
     now: Callable[[], float] = time.time
-    head: CachedHead | None = None
     _adaptive: dict[str, Adaptive] = field(default_factory=dict)
     _lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
     _situation: str = ""
@@ -69,11 +67,10 @@ class DraftController:
         constraint: Constraint | None = None,
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
-        draft = self.draft if kind.uses_draft else None
-        head = self.head if kind.by_network else None
-        length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, head or draft, prompt, max_tokens)
+        draft = self.draft if kind.by_network else None
+        length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
         self._situation = _situation(prompt)
-        parts = Parts(self.target, draft, rule, length, self._lookups, head, prompt, predicted)
+        parts = Parts(self.target, draft, rule, length, self._lookups, prompt, predicted)
         drafter: Drafter = made(kind)(parts)
         length = drafter.length(length)
         if constraint is not None:
@@ -82,10 +79,14 @@ class DraftController:
         return drafter, length
 
     def prompt_was_read(self, tokens: int, seconds: float) -> None:
-        """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured."""
+        """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured.
+
+        A head reads the prompt with the target.
+        """
+        ratio = 0.0 if isinstance(self.draft, CachedHead) else self._ratio(self.draft)
         token_seconds = seconds / tokens if tokens >= PREFILL_TOKENS else 0.0
         for adaptive in self._adaptive.values():
-            adaptive.expect_reading(token_seconds * self._ratio(self.draft) or None)
+            adaptive.expect_reading(token_seconds * ratio or None)
 
     def known_costs(self) -> CostMemo:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""

@@ -239,7 +239,7 @@ def with_head(loaded: LoadedPair, files: HeadFiles, tell: Tell) -> LoadedPair:
     prompts = [loaded.message_tokens([{"role": "user", "content": text}]) for text in PROMPTS]
     target = loaded.first.target
     head = load_agreeing_head(files, target, prompts, loaded.tokenizer.stop_tokens, tell)
-    return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, None, head), fingerprint="")
+    return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, head), fingerprint="")
 
 
 def _load(
@@ -270,7 +270,7 @@ def _load(
 
 
 # Of how caches are kept in files, and of what specdec's own caches mean: another number is another fingerprint.
-SCHEMA = 3
+SCHEMA = 4
 
 
 def fingerprint_of(slot: Slot, target: Checkpoint, draft: Draft) -> str:
@@ -281,16 +281,14 @@ def fingerprint_of(slot: Slot, target: Checkpoint, draft: Draft) -> str:
     """
     models = [target, *([draft.model] if slot.draft and draft.model else [])]
     files = [path for model in models for path in (model.folder / "config.json", *model.weights)]
-    files += draft.head.files if slot.head and draft.head else ()
-    parts = [_identity_of(path) for path in files]
-    held = [model for model in (slot.target, slot.draft) if model]
-    parts += [f"{model.dtype} {model.network.kv} {model.recent} {model.cache_kinds}" for model in held]
-    head, versions = slot.head.head if slot.head else None, device.versions()
-    parts.append(
-        f"{head.kind} {head.recent} {head.agreement and head.agreement.zero_centred}"
-        if head
-        else f"{slot.draft is not None}"
-    )
+    files += draft.head.files if slot.draft and draft.head else ()
+    parts, versions = [_identity_of(path) for path in files], device.versions()
+    for held in (slot.target, slot.draft):
+        match held:
+            case CachedModel():
+                parts.append(f"{held.dtype} {held.network.kv} {held.recent} {held.cache_kinds}")
+            case CachedHead(head=head):
+                parts.append(f"{head.kind} {head.recent} {head.agreement and head.agreement.zero_centred}")
     parts.append(f"{SCHEMA} mlx {versions['mlx']}, mlx-lm {versions['mlx-lm']}, {device.backend()}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -89,18 +89,13 @@ class LoadedPair:
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
-    def has_draft(self) -> bool:
-        return self.first.draft is not None
-
-    @property
-    def head_kind(self) -> str | None:
-        """The kind of drafter that the pair's draft is where that is a head."""
-        return self.first.head.head.kind if self.first.head else None
+    def draft_kind(self) -> str | None:
+        """The kind of drafter that the pair's draft is: `model`, or a head's; None where it has none."""
+        return self.first.draft.kind if self.first.draft else None
 
     def slot(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""
-        draft, head = self.first.draft, self.first.head
-        return Slot(self.first.target.fresh(), draft.fresh() if draft else None, head.fresh() if head else None)
+        return self.first.fresh()
 
     def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
         """A conversation, in a slot of its own unless one is given."""
@@ -148,9 +143,7 @@ class Session:
 
     def __init__(self, pair: LoadedPair, slot: Slot, clock: Clock = time.perf_counter) -> None:
         self.pair, self.slot, self.clock = pair, slot, clock
-        self._controller = DraftController(
-            slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds, head=slot.head
-        )
+        self._controller = DraftController(slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds)
 
     @property
     def names(self) -> tuple[str, str | None]:
@@ -193,7 +186,7 @@ class Session:
 
     def drafting(self, request: Request) -> Drafting:
         """Who drafts with this pair, and how long."""
-        return drafting(request.drafter, request.k, self.pair.has_draft, self.pair.head_kind)
+        return drafting(request.drafter, request.k, self.pair.draft_kind)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part.
@@ -243,7 +236,7 @@ class Session:
         return self._reply(prompt, request, cancelled, raw)
 
     def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
-        with recovering(self.slot.target, self.slot.draft, self.slot.head):
+        with recovering(self.slot.target, self.slot.draft):
             yield from self._events(prompt, request, cancelled, raw)
 
     def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
@@ -289,7 +282,7 @@ class Session:
     def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
         """The values in effect in the reply to `prompt`, which may have `max_tokens`."""
         values, meant = self.effective(request), self.drafting(request)
-        draft = (self.slot.draft or self.slot.head) if meant.kind.by_network else None
+        draft = self.slot.draft if meant.kind.by_network else None
         models = {"target": self.slot.target} | ({"draft": draft} if draft else {})
         return Start(
             target=self.names[0],

@@ -16,11 +16,10 @@ SNAPSHOT_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One conversation's caches: of the target and, where there is one, of the draft: a model or a head."""
+    """One conversation's caches: of the target and, where there is one, of the draft, which may be a head."""
 
     target: CachedModel
-    draft: CachedModel | None = None
-    head: CachedHead | None = None
+    draft: CachedModel | CachedHead | None = None
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -30,13 +29,12 @@ class Slot:
     @property
     def weight_bytes(self) -> int:
         """Bytes of the weights that all conversations share."""
-        head = self.head.head.weight_bytes if self.head else 0
-        return self.target.weight_bytes + (self.draft.weight_bytes if self.draft else 0) + head
+        return sum(part.weight_bytes for part in self._parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all caches and their snapshots, as they are."""
-        return sum(part.nbytes for part in (self.target, self.draft, self.head) if part is not None)
+        return sum(part.nbytes for part in self._parts)
 
     def shared(self, prompt: Sequence[int]) -> int:
         """Leading tokens of `prompt` that the target holds, whether or not it can return to their end."""
@@ -54,17 +52,19 @@ class Slot:
         """
         every = range(SNAPSHOT_TOKENS, len(prompt), SNAPSHOT_TOKENS)
         marks = sorted({end - 1 for end in ends if end > 1}.union(every))
-        for model in (self.target, self.draft):
-            if model is not None:
-                model.mark(marks, snapshots)
+        for part in self._parts:
+            part.mark(marks, snapshots)
 
     def copy(self, length: int) -> Slot:
         """Another conversation that begins with the first `length` tokens of this one, or with fewer.
 
         Arrays are copied when one of the two writes.
         """
-        draft, head = self.draft, self.head
-        return Slot(self.target.copy(length), draft.copy(length) if draft else None, head.copy() if head else None)
+        return Slot(self.target.copy(length), self.draft.copy(length) if self.draft else None)
+
+    def fresh(self) -> Slot:
+        """Empty caches of another conversation, over the same weights."""
+        return Slot(self.target.fresh(), self.draft.fresh() if self.draft else None)
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
@@ -73,20 +73,20 @@ class Slot:
 
     def stored(self) -> dict[str, Any]:
         """All of it, for `engine.stored`; nothing may be read while this is in use."""
-        draft = self.draft.stored() if self.draft is not None and self.draft.read else None
-        head = self.head.stored() if self.head is not None and self.head.length else None
-        return {"target": self.target.stored(), "draft": draft, "head": head}
+        draft = self.draft.stored() if self.draft is not None and self.draft.length else None
+        return {"target": self.target.stored(), "draft": draft}
 
     def restore(self, values: Mapping[str, Any]) -> None:
         """Hold what was `stored`. Raises: Unusable for what is of other models."""
         self.target.restore(values["target"])
         if self.draft is not None and values["draft"] is not None:
             self.draft.restore(values["draft"])
-        if self.head is not None and values["head"] is not None:
-            self.head.restore(values["head"])
 
     def forget(self) -> None:
         """Empty them."""
-        for part in (self.target, self.draft, self.head):
-            if part is not None:
-                part.forget()
+        for part in self._parts:
+            part.forget()
+
+    @property
+    def _parts(self) -> list[CachedModel | CachedHead]:
+        return [self.target] if self.draft is None else [self.target, self.draft]

@@ -106,6 +106,6 @@ def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
 
 def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     """`target specdec:demo/hybrid, draft specdec:demo/hybrid`."""
-    own = SimpleNamespace(names=("org/hybrid", "org/hybrid"), pair=SimpleNamespace(head_kind="mtp"))
+    own = SimpleNamespace(names=("org/hybrid", "org/hybrid"), pair=SimpleNamespace(draft_kind="mtp"))
     pair = opened[0].loaded.pair
     assert Loaded(pair, own, "mtp").summary == f"{pair.name}: target org/hybrid, its own head (mtp)"

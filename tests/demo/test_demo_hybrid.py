@@ -38,7 +38,7 @@ def pair(files):
     loaded = load(read_registry(packaged_file(), "packaged").find("demo-hybrid"), drafter="none")
     target = loaded.first.target
     head = load_head(files, target.network.hidden.output_head.hidden_size)
-    return replace(loaded, first=Slot(target, None, CachedHead(Head(head, target.network, "hybrid"))))
+    return replace(loaded, first=Slot(target, CachedHead(Head(head, target.network, "hybrid"))))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,7 @@ from specdec_cli.session.load import load
 def drafter_of(name, target, draft, rule, k=4):
     """(drafter, length) of the kind `name` at a fixed K; a head gets random weights."""
     kind, length = DRAFTERS[name], Fixed(k)
-    head = cached_head(target) if kind.reads_hidden else None
-    drafter = made(kind)(Parts(target, draft, rule, length, head=head))
+    drafter = made(kind)(Parts(target, cached_head(target) if kind.reads_hidden else draft, rule, length))
     return drafter, drafter.length(length)
 
 

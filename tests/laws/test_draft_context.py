@@ -100,10 +100,10 @@ def test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding(target, 
 @pytest.mark.parametrize("n", [8, 33])
 def test_fifty_turns_with_a_head_of_the_last_tokens_are_plain_decoding(n, tmp_path):
     target = tiny_target("qwen3_5")
-    slot = Slot(target, None, cached_head(target, agreeing_head(target), recent=n))
+    slot = Slot(target, cached_head(target, agreeing_head(target), recent=n))
 
     def held(session):
-        keys = session.slot.head._cache.keys
+        keys = session.slot.draft._cache.keys
         return 0 if keys is None else keys.shape[2], 2 * max(n, MAX_ROWS) + 256
 
     accepted, rejected = soak(loaded(slot, tmp_path), held)

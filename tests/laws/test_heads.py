@@ -47,7 +47,7 @@ def pair(request, tmp_path_factory):
     target = tiny_target("qwen3_5" if cut else request.param)
     head = cached_head(target, agreeing_head(target), first=40 if cut else 0)
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
-    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
+    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, head))
 
 
 def asked(prompt, k=3, seed=None, drafter="model", tokens=40):

@@ -27,7 +27,7 @@ def pair(tmp_path_factory):
     target = tiny_target("qwen3_5")
     head = cached_head(target, agreeing_head(target), first=FIRST, always=(2,))
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
-    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, None, head))
+    return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, head))
 
 
 def assert_engine_follows(rule_for, sampling, first, n=1000):

@@ -23,7 +23,7 @@ SEEDED = {"seed": 7, "sampling": {"temperature": 0.8}}
 def with_head(folder):
     """A hybrid target, whose own head drafts."""
     target = tiny_target("qwen3_5")
-    slot = Slot(target, None, cached_head(target, agreeing_head(target)))
+    slot = Slot(target, cached_head(target, agreeing_head(target)))
     return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer_in(folder), slot, fingerprint="head")
 
 

@@ -61,16 +61,19 @@ def test_a_heads_weights_are_wired_with_its_targets(folders, monkeypatch):
     fake, (bare, _, head) = FakeMemory().install(monkeypatch), folders
     monkeypatch.setenv("SPECDEC_WIRE", "1")
     slot = loaded(bare, head).first
-    arrays = [*tree_flatten(slot.target.network.module.parameters()), *tree_flatten(slot.head.head.module.parameters())]
-    assert slot.draft is None and fake.wired_limits == [0, sum(array.nbytes for _, array in arrays)]
+    arrays = [
+        *tree_flatten(slot.target.network.module.parameters()),
+        *tree_flatten(slot.draft.head.module.parameters()),
+    ]
+    assert fake.wired_limits == [0, sum(array.nbytes for _, array in arrays)]
 
 
 def test_a_folder_that_holds_a_head_is_a_draft(folders):
     bare, _, head = folders
     told = Told()
     found = loaded(bare, head, tell=told)
-    assert found.head_kind == "mtp" and found.names == (str(bare), str(head)) and not found.has_draft
-    assert not told and found.first.head.head.agreement.share > 0.9
+    assert found.draft_kind == "mtp" and found.names == (str(bare), str(head))
+    assert not told and found.first.draft.head.agreement.share > 0.9
     plain, _, _ = said(found.session(), k=0)
     drafted, rounds, start = said(found.session(), k=3, drafter="model")
     assert drafted == plain
@@ -81,7 +84,7 @@ def test_a_folder_that_holds_a_head_is_a_draft(folders):
 @pytest.mark.parametrize("drafter", ["mtp", "auto"])
 def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders, drafter):
     found = loaded(folders[1], drafter=drafter)
-    assert found.head_kind == "mtp" and found.first.head.head.agreement.share > 0.9
+    assert found.draft_kind == "mtp" and found.first.draft.head.agreement.share > 0.9
     _, rounds, _ = said(found.session(), k=3, drafter=drafter)
     assert any(round.drafter == "mtp" and round.accepted for round in rounds)
 
@@ -118,14 +121,14 @@ def test_a_head_that_guesses_at_random_is_refused_with_the_numbers(folders, tmp_
 def test_one_that_nobody_asked_for_is_left_alone_with_a_line_that_says_why(tmp_path):
     told = Told()
     found = loaded(counting_folder(tmp_path / "m", random_head(counting_tensors())), drafter="auto", tell=told)
-    assert found.head_kind is None and "no head drafts: the MTP head of" in told[-1]
+    assert found.draft_kind is None and "no head drafts: the MTP head of" in told[-1]
     assert said(found.session(), drafter="auto")[0] == said(found.session(), k=0)[0]
 
 
 def test_a_head_that_is_announced_and_not_there_fails_only_if_it_was_asked_for(tmp_path):
     folder = counting_folder(tmp_path / "m", trunk(counting_tensors()))
     told = Told()
-    assert loaded(folder, drafter="auto", tell=told).head_kind is None
+    assert loaded(folder, drafter="auto", tell=told).draft_kind is None
     assert told == [
         f"no head drafts: {folder} announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1 weight files "
         "holds one"
@@ -152,7 +155,7 @@ def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
     need = []
     monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: need[-1])
     need.append(10 * weights)
-    assert loaded(whole, drafter="mtp", reserve_tokens=64).head_kind == "mtp"
+    assert loaded(whole, drafter="mtp", reserve_tokens=64).draft_kind == "mtp"
     low, high = weights // 2, 10 * weights
     while high - low > 1000:  # the least that lets it load plainly
         need.append((low + high) // 2)
@@ -165,7 +168,7 @@ def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
     with pytest.raises(DoesNotFit, match=r"\(head\) need"):
         loaded(whole, drafter="mtp", reserve_tokens=64)
     told = Told()
-    assert loaded(whole, drafter="auto", reserve_tokens=64, tell=told).head_kind is None
+    assert loaded(whole, drafter="auto", reserve_tokens=64, tell=told).draft_kind is None
     assert "no head drafts:" in told[0] and "usable" in told[0]
     assert head.is_dir()
 
@@ -174,5 +177,5 @@ def test_a_head_beside_another_draft_is_checked_too(folders):
     bare, _, head = folders
     plain = loaded(bare, drafter="ngram")
     other = beside(plain, str(head))
-    assert other.head_kind == "mtp" and other.names[1] == str(head)
+    assert other.draft_kind == "mtp" and other.names[1] == str(head)
     assert said(other.session(), k=2, drafter="model")[0] == said(plain.session(), k=0)[0]

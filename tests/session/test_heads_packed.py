@@ -35,11 +35,11 @@ def kept(folders, tmp_path, monkeypatch):
 def test_a_kept_head_is_packed_like_its_target_checked_as_such_and_keeps_the_words(folders, kept, tmp_path, bits):
     target = packed_folder(tmp_path / "packed", folders[0], bits)
     found = loaded(target, kept)
-    head = found.first.head.head
+    head = found.first.draft.head
     assert {module.bits for _, module in head.module.named_modules() if hasattr(module, "bits")} == {bits}
     assert head.agreement.share > 0.7 and head.agreement.words == 32
     exact = loaded(folders[0], kept)
-    assert head.step_bytes < 0.6 * exact.first.head.head.step_bytes
+    assert head.step_bytes < 0.6 * exact.first.draft.head.step_bytes
     for k in (1, 3, 8):
         drafted, rounds, _ = said(found.session(), k=k, drafter="model")
         assert drafted == said(found.session(), k=0)[0]
@@ -52,7 +52,7 @@ def test_a_verdict_counts_a_kept_head_as_packed(folders, kept, tmp_path):
         pair = Pair("counting", str(target), kept)
         verdict = check_pair(pair, locate_pair(pair, offline=True), 64)
         sizes.append(verdict.memory.footprints[-1].weight_bytes)
-    head = loaded(target, kept).first.head.head.module
+    head = loaded(target, kept).first.draft.head.module
     assert sizes[1] < 0.3 * sizes[0]
     assert sizes[1] <= sum(value.nbytes for _, value in tree_flatten(head.parameters()))
 
@@ -68,7 +68,7 @@ def test_drafts_are_cut_where_that_promises_a_gain(folders, monkeypatch):
     found = loaded(folders[1], drafter="mtp")
     ((texts, always),) = asked
     assert texts == 1 and always == set(found.tokenizer.stop_tokens)
-    assert found.first.head.head.shortlist.first == 128
+    assert found.first.draft.head.shortlist.first == 128
     for k in (1, 4, 8):
         drafted, rounds, _ = said(found.session(), k=k, drafter="mtp")
         assert drafted == said(found.session(), k=0)[0] and any(round.accepted for round in rounds)

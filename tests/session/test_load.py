@@ -124,7 +124,7 @@ def test_a_draft_is_loaded_only_where_the_drafter_uses_one(tiny_pair):
     pair = Pair("tiny", str(tiny_pair[0]), "no/such-draft")
     for drafter in ("ngram", "none"):
         found = load(pair, drafter=drafter)
-        assert (found.has_draft, found.names[1], found.slot().draft) == (False, None, None)
+        assert (found.draft_kind, found.names[1], found.slot().draft) == (None, None, None)
     with pytest.raises(NotAvailable):
         load(pair, drafter="model")
 
@@ -145,7 +145,7 @@ def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, monkeypa
     target = read_checkpoint(Path(loaded.pair.target), "t")
     room = 3 * estimate([target], [target.loaded_bytes], 64).peak_bytes // 2
     monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room)
-    assert not load(loaded.pair, drafter="none", reserve_tokens=64).has_draft
+    assert load(loaded.pair, drafter="none", reserve_tokens=64).draft_kind is None
     with pytest.raises(DoesNotFit, match=f"{loaded.pair.target} and {loaded.pair.draft} need .* usable") as refused:
         load(loaded.pair, reserve_tokens=64)
     assert "--drafter none" in refused.value.hint
@@ -257,7 +257,7 @@ def test_other_parts_and_other_types_of_cache_are_others(demo):
 def test_another_draft_context_of_a_head_is_another(demo, folder):
     """Caches of a head that read 8 tokens were taken on by one that reads 33, and bounded it ever after."""
     target = demo.first.target
-    slots = [Slot(target, None, cached_head(target, recent=tokens)) for tokens in (8, 33, None)]
+    slots = [Slot(target, cached_head(target, recent=tokens)) for tokens in (8, 33, None)]
     assert len({of(demo, folder, slot) for slot in slots}) == 3
 
 

@@ -18,7 +18,7 @@ from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import DraftLength, Fixed
 from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts
-from specdec_cli.engine.drafters.stepwise import make_head, make_model
+from specdec_cli.engine.drafters.stepwise import make_network
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.sampling.sampler import Constraint
 from specdec_cli.events import Round
@@ -209,8 +209,8 @@ def draft_from(text: SuffixAutomaton, k: int) -> Draft:
 
 
 def make_auto(parts: Parts) -> Drafter:
-    """The pair's draft model or head together with lookups; lookups alone where the pair has neither."""
-    made = make_head(parts) if parts.head else make_model(parts) if parts.draft else None
+    """The pair's draft together with lookups; lookups alone where it has none."""
+    made = make_network(parts) if parts.draft else None
     # A fixed K holds for predictions too.
     predictions = None if isinstance(parts.length, Fixed) else PredictionLength()
     return AutoDrafter(parts.length, parts.lookups, made, SuffixAutomaton(parts.prompt, parts.predicted), predictions)

@@ -26,16 +26,15 @@ class Parts:
     """The parts a drafter is made of.
 
     `length` chooses K; `lookups` holds this session's acceptance rates of lookups. `rule` says how the draft draws.
-    What is `predicted` to follow the `prompt` is drafted from by lookup. `head` is the pair's draft where that reads
-    the target's hidden states. `target` is there for its vocabulary size and, on request, its hidden states.
+    What is `predicted` to follow the `prompt` is drafted from by lookup. `target` is there for its vocabulary size and,
+    on request, its hidden states, which a `draft` that is a head reads.
     """
 
     target: CachedModel
-    draft: CachedModel | None
+    draft: CachedModel | CachedHead | None
     rule: AcceptanceRule
     length: DraftLength
     lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
-    head: CachedHead | None = None
     prompt: Sequence[int] = ()
     predicted: Sequence[int] = ()
 

@@ -165,11 +165,11 @@ class MtpDrafter(StepwiseDrafter):
         return self._head.logits(self._step.scored)
 
 
-def make_model(parts: Parts) -> Drafter:
-    """The drafter of the pair's draft model; one that drafts nothing where the pair has none."""
-    return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule) if parts.draft else Drafter()
-
-
-def make_head(parts: Parts) -> Drafter:
-    """The drafter of the pair's head; one that drafts nothing where the pair has none."""
-    return MtpDrafter(parts.head, parts.target, parts.rule) if parts.head else Drafter()
+def make_network(parts: Parts) -> Drafter:
+    """The drafter of the pair's draft, a model or a head; one that drafts nothing where the pair has none."""
+    match parts.draft:
+        case CachedHead():
+            return MtpDrafter(parts.draft, parts.target, parts.rule)
+        case CachedModel():
+            return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule)
+    return Drafter()

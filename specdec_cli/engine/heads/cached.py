@@ -84,6 +84,7 @@ class CachedHead:
     """One conversation's cache over a head."""
 
     layers = 1
+    context_limit: int | None = None
 
     def __init__(self, head: Head) -> None:
         self.head, self.recent = head, head.recent
@@ -94,13 +95,26 @@ class CachedHead:
         """The same weights with an empty cache: another conversation."""
         return CachedHead(self.head)
 
-    def copy(self) -> CachedHead:
-        """Another conversation that begins as this one did."""
+    def copy(self, length: int) -> CachedHead:
+        """Another conversation that begins as this one did; its `reuse` cuts what is beyond `length` tokens."""
         twin = self.fresh()
         twin._cache = detached(self._cache)
         twin._context, twin._waiting, twin._origin = list(self._context), list(self._waiting), self._origin
         twin._last, twin._drafted = self._last, self._drafted
         return twin
+
+    def mark(self, ends: Sequence[int], kept: int) -> None:
+        """Nothing: its cache can always be trimmed."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of drafter that it is."""
+        return self.head.kind
+
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the weights that all conversations share."""
+        return self.head.weight_bytes
 
     @property
     def nbytes(self) -> int:
