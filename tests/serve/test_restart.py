@@ -109,7 +109,7 @@ def test_a_restored_draft_and_head_read_nothing_again(tmp_path):
         if kind == "plain":
             assert list(read.draft.read) == list(before.draft.read) and len(read.draft.read) >= 200
         else:
-            assert read.head.length == before.head.length and read.head.follows(going_on[: read.head.length + 1])
+            assert read.draft.length == before.draft.length and read.draft.follows(going_on[: read.draft.length + 1])
 
 
 def test_a_prompt_that_only_begins_alike_leaves_the_file_to_its_conversation(tmp_path):
