@@ -168,8 +168,8 @@ FAULTS = (
     Fault(
         "H6 caches of another draft context are taken for the same",
         "session/load.py",
-        "{model.network.kv} {model.recent} {model.cache_kinds}",
-        "{model.network.kv} {model.cache_kinds}",
+        "{held.network.kv} {held.recent} {held.cache_kinds}",
+        "{held.network.kv} {held.cache_kinds}",
         "session/test_load.py::test_other_parts_and_other_types_of_cache_are_others",
     ),
     Fault(
