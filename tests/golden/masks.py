@@ -25,6 +25,7 @@ MASKS = (
     (r"(peak, of what is usable|reading the prompt) +.*", r"\1 #"),
     (r"[\d.]+ [kMGT]?B are usable", "# are usable"),
     (r"free on disk: .*", "free on disk: #"),
+    (r"(?<=specdec pull )\([^)]*\)", "(#)"),
     (r"(?<=this machine's )[\d.]+ GB", "# GB"),
 )
 LIVE = ((r"[\d.]+ tok/s", "# tok/s"), (r"(?<= tok/s · )[^·]*· (?=accepted)", ""))  # not of a reply that was recorded
