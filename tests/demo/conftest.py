@@ -6,15 +6,13 @@ from pathlib import Path
 
 import pytest
 
-import specdec_cli
-
-TRAINING = Path(specdec_cli.__file__).parent / "demo" / "training"
+RECIPE = Path(__file__).parent / "recipe"
 
 
 @pytest.fixture(scope="session")
 def recipe():
     """Module by name. Their own imports are flat, so their folder is on the path while they are imported."""
     pytest.importorskip("torch")
-    sys.path.append(str(TRAINING))
+    sys.path.append(str(RECIPE))
     yield import_module
-    sys.path.remove(str(TRAINING))
+    sys.path.remove(str(RECIPE))

@@ -1,5 +1,7 @@
 """Law: what the recipe trains is what mlx-lm loads: trunk and head give the same logits, in float32."""
 
+import json
+import shutil
 from pathlib import Path
 
 import mlx.core as mx
@@ -13,6 +15,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 
 TOKENS, STEPS = 70, 3
+HYBRID = Path(specdec_cli.__file__).parent / "demo/hybrid"
 
 
 class SideBySide:
@@ -36,27 +39,31 @@ class SideBySide:
 
 
 @pytest.fixture(scope="module")
-def network(recipe):
-    """Random, of four layers; its weights are numbers that float16 holds, and so are the norms' with 1 added."""
-    torch, hybrid = recipe("torch"), recipe("hybrid_network")
+def folder(tmp_path_factory):
+    """As the hybrid that ships, but of four narrow layers."""
+    made = tmp_path_factory.mktemp("hybrid") / "hybrid"
+    shutil.copytree(HYBRID, made, ignore=shutil.ignore_patterns("*.md"))
+    config = json.loads((made / "config.json").read_text())
+    config["text_config"] |= {"num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96}
+    (made / "config.json").write_text(json.dumps(config))
+    return made
+
+
+@pytest.fixture(scope="module")
+def network(recipe, folder):
+    """Random; its weights are numbers that float16 holds, and so are the norms' with 1 added. Its folder has them."""
+    torch, networks = recipe("torch"), recipe("networks")
     torch.manual_seed(0)
-    made = hybrid.Hybrid(hybrid.HybridShape(layers=4, width=64, hidden=96, heads=3, kv_heads=1, vocabulary=2048))
+    made = networks.Hybrid(networks.Config(folder))
     with torch.no_grad():
         for name, value in made.named_parameters():
             value.mul_(3 if value.dim() == 2 else 1)
             if name.endswith("norm.weight") or "norm_" in name:
                 value.add_(torch.randn_like(value) * 0.1).mul_(64).round_().div_(64)
             value.copy_(value.half().float())
+    halves = {name: value.half() for name, value in made.state_dict().items()}
+    recipe("safetensors.torch").save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
     return made.requires_grad_(False)
-
-
-@pytest.fixture(scope="module")
-def folder(recipe, network, tmp_path_factory):
-    tokenizers = recipe("tokenizers")
-    tokenizer = tokenizers.Tokenizer.from_file(str(Path(specdec_cli.__file__).parent / "demo/target/tokenizer.json"))
-    made = tmp_path_factory.mktemp("hybrid")
-    recipe("export").write_model(network, tokenizer, (0, 2), made)
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +96,7 @@ def test_the_head_is_specdecs_at_every_step(network, folder, ids):
 
 def test_reading_in_parts_is_reading_at_once(recipe, network, ids):
     torch = recipe("torch")
-    pasts = network.pasts(1, torch.float32)
+    pasts = [{} for _ in network.model.layers]
     parts = [network(ids[:, :41], pasts), *(network(ids[:, at : at + 1], pasts) for at in range(41, TOKENS))]
     assert float((torch.cat(parts, 1) - network(ids)).abs().max()) < 1e-4
 
