@@ -95,7 +95,7 @@ def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair
     """stderr: its own text drafts; stdout: --drafter none decodes plainly."""
     code, out, err = specdec("check", tiny_pair[0])
     assert code == 0 and "its own text drafts: --drafter ngram" in err
-    assert "the text itself drafts, --drafter ngram" in out and "--drafter none" not in out + err
+    assert "the text itself drafts (--drafter ngram)" in out and "--drafter none" not in out + err
 
 
 def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
