@@ -116,7 +116,7 @@ def _report(file: Path, options: ReportOptions) -> None:
             "add --yes to write it without asking",
         )
     models = options.models
-    found = resolve(models)
+    found = resolve(models, raw=True)
 
     def open_session(reserve_tokens: int) -> Session:
         request = sampled_request(found.drafter)
