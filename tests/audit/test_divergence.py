@@ -47,7 +47,7 @@ def test_near_ties_of_most_answers_are_a_doubt_and_not_lossless():
     doubt = audit(0.0, near, near, same, expected=2.0)
     assert doubt.lossless is None and doubt.to_dict()["lossless"] is None
     assert doubt.verdict.startswith(
-        "in doubt here: 1 of 3 answers are identical, 2 up to a near-tie, so rounding hides"
+        "in doubt here: 1 of 3 answers are identical, 2 up to a near-tie, so rounding may hide a fault"
     )
     doubt.require_lossless()
     assert audit(0.0, near, same, expected=2.0).lossless is True
