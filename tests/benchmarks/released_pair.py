@@ -3,9 +3,9 @@
 Qwen2.5-Coder-1.5B-Instruct with its 0.5B, dequantised from Q4_K_M to float32 (`tests/real/released.py`; 1.4 GB once).
 Prompts are the shortest bundled ones of each kind, in the chat template. Each is answered in every way before the
 next, in an order that turns, in one process; the prompt is the unit. Seconds are those of the whole answer, reading
-the prompt included. Greedy answers are compared token for token. `--parts acceptance` counts acceptance by position,
-which does not depend on the machine, for these weights and for those that mlx-lm's 4-bit conversion leaves, and what
-it predicts at published costs of rows.
+the prompt included. Greedy answers are compared token for token. Acceptance by position is counted at K = 3; it does
+not depend on the machine, and what it predicts at published costs of rows is printed beside it. `--parts acceptance`
+counts it for the weights that mlx-lm's 4-bit conversion leaves.
 """
 
 # ruff: noqa: E402 - mlx takes the BLAS that is loaded before it
@@ -38,7 +38,7 @@ from specdec_cli.bench.prompts import load
 
 KINDS = {"code": "code", "prose": "prose", "chat": "questions", "edit": "edits"}
 WAYS = ("mlx-lm K = 3", "K = 2", "K = 3", "auto, model alone", "defaults")
-POSITIONS = 4
+POSITIONS = 3
 
 
 def prompts(kind, count):
@@ -52,6 +52,7 @@ class Ways:
 
     def __init__(self, target, draft, tokens):
         self.pair, self.tokens, self.said = specdec.load(target=str(target), draft=str(draft)), tokens, {}
+        self.judged = [[0, 0] for _ in range(POSITIONS)]
         slot = self.pair.session().slot
         self.networks = [one.network.module for one in (slot.target, slot.draft)]
 
@@ -64,6 +65,13 @@ class Ways:
             "auto, model alone": self.ours(temperature, k="auto", drafter="model"),
             "defaults": self.ours(temperature),
         }
+
+    def warm_up(self, temperature):
+        """A few tokens in every way, discarded."""
+        tokens, self.tokens = self.tokens, 6
+        for way in self.all(temperature).values():
+            way("Say hello.")
+        self.tokens, self.judged = tokens, [[0, 0] for _ in range(POSITIONS)]
 
     def theirs(self, k, temperature):
         """mlx-lm's own loops."""
@@ -93,10 +101,26 @@ class Ways:
             settings = {"temperature": temperature, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0, "seed": None}
             began = time.perf_counter()
             events = list(session.reply(ids, max_tokens=self.tokens, **settings, **options))
-            said = [token for event in events if event.event == "round" for token in event.round.emitted]
-            return self.took(began, text, said, temperature)
+            rounds = [event.round for event in events if event.event == "round"]
+            if not temperature and options.get("k") == POSITIONS:
+                self.count(rounds)
+            return self.took(began, text, [token for one in rounds for token in one.emitted], temperature)
 
         return answer
+
+    def count(self, rounds):
+        """[accepted, judged] by position: a token is judged where those before it were accepted."""
+        for one in rounds:
+            for place in range(min(one.accepted + 1, len(one.draft))):
+                self.judged[place][1] += 1
+                self.judged[place][0] += place < one.accepted
+
+    def report(self, weights, name):
+        rates = [yes / every if every else 0.0 for yes, every in self.judged]
+        shown = ", ".join(f"{rate:.2f} ({every})" for rate, (_, every) in zip(rates, self.judged, strict=True))
+        print(f"{weights}, {name}: accepted by position, of so many judged: {shown}")
+        print(f"   predicted: {'; '.join(predicted(rates))}", flush=True)
+        self.judged = [[0, 0] for _ in range(POSITIONS)]
 
     def took(self, began, text, said, temperature):
         """Seconds a token; greedy answers are compared."""
@@ -110,42 +134,35 @@ def speed(args):
     """Speed over mlx-lm's plain decoding, whole answers."""
     ways = Ways(released.qwen(), released.qwen_draft(), args.tokens)
     print("| text | temperature | " + " | ".join(WAYS) + " |\n|" + "---|" * (len(WAYS) + 2))
-    for way in ways.all(0.0).values():
-        way("Say hello.")  # warm-up, discarded
     for temperature, count in ((0.0, args.prompts), (1.0, args.sampled)):
+        ways.warm_up(temperature)
         everything = {way: [] for way in ("plain", *WAYS)}
         for kind, name in KINDS.items():
             units = [text for _, text in prompts(kind, count)]
             found = interleaved(ways.all(temperature), units)
             row(name, temperature, found)
+            if not temperature:
+                ways.report("float32", name)
             for way, seconds in found.items():
                 everything[way] += seconds
         row("all", temperature, everything)
 
 
 def row(name, temperature, found):
-    cells = [str(Ratio(found["plain"], found[way])) if len(found["plain"]) > 1 else "" for way in WAYS]
+    ratios = [Ratio(found["plain"], found[way]) for way in WAYS]
+    # Three prompts bound nothing.
+    cells = [str(ratio) if ratio.count > 3 else f"{ratio.median:.3f}" for ratio in ratios]
     print(f"| {name} ({len(found['plain'])}) | {temperature:g} | " + " | ".join(cells) + " |", flush=True)
 
 
 def acceptance(args):
-    """Accepted by position, and what that predicts at published costs of rows."""
-    for weights, change in (("float32", lambda path: path), ("4 bits", released.through_four_bits)):
-        ways = Ways(*(change(made()) for made in (released.qwen, released.qwen_draft)), args.tokens)
-        for kind, name in KINDS.items():
-            judged = [[0, 0] for _ in range(POSITIONS)]
-            for _, text in prompts(kind, args.prompts):
-                session, k = ways.pair.session(), POSITIONS
-                options = {"temperature": 0.0, "repetition_penalty": 1.0, "drafter": "model", "k": k}
-                for event in session.reply(session.chat_tokens(text), max_tokens=args.tokens, **options):
-                    if event.event == "round":
-                        for place in range(min(event.round.accepted + 1, len(event.round.draft))):
-                            judged[place][1] += 1
-                            judged[place][0] += place < event.round.accepted
-            rates = [yes / every if every else 0.0 for yes, every in judged]
-            shown = ", ".join(f"{rate:.2f} ({every})" for rate, (_, every) in zip(rates, judged, strict=True))
-            print(f"{weights}, {name}: accepted where the tokens before were, by position (judged): {shown}")
-            print(f"   predicted: {'; '.join(predicted(rates))}", flush=True)
+    """Accepted by position with the weights that 4 bits leave, and what that predicts at published costs of rows."""
+    ways = Ways(*(released.through_four_bits(made()) for made in (released.qwen, released.qwen_draft)), args.tokens)
+    answer = ways.ours(0.0, k=POSITIONS, drafter="model")
+    for kind, name in KINDS.items():
+        for _, text in prompts(kind, args.prompts):
+            answer(text)
+        ways.report("4 bits", name)
 
 
 def predicted(rates, draft_step=0.35):
@@ -164,7 +181,7 @@ def predicted(rates, draft_step=0.35):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=("speed", "acceptance"), default=["speed", "acceptance"])
-    parser.add_argument("--prompts", type=int, default=3, help="of each kind")
+    parser.add_argument("--prompts", type=int, default=2, help="of each kind")
     parser.add_argument("--sampled", type=int, default=1, help="of each kind, at temperature 1")
     parser.add_argument("--tokens", type=int, default=40)
     args = parser.parse_args()
