@@ -196,7 +196,7 @@ def remove(*, name: str, yes: bool = False) -> None:
     if packaged is not None:
         say(f"the packaged {name} is back: {packaged.described}")
     if was_default:
-        say(f"{name} was the default pair; now the demo pair answers: specdec pairs use NAME")
+        say(f"{name} was the default pair; choose another: specdec pairs use NAME")
 
 
 @pairs_app.command("path")
@@ -298,4 +298,4 @@ def rm(*, name: str, yes: bool = False) -> None:
     ask(f"Free {size(sum(plan.removal.freed_bytes for plan in plans))}?", yes)
     say(f"freed {size(carry_out(plans))}")
     if name == known.default_pair:
-        say(f"{name} is still the default pair, and cannot answer: specdec pairs use {DEMO}")
+        say(f"{name} is still the default pair, and cannot answer: specdec pairs use NAME")

@@ -17,7 +17,7 @@ from specdec_cli.kinds import HEAD, DrafterKind
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.heads import HeadFiles, find_head, is_for_a_head, is_head_only, read_head
 from specdec_cli.pairs.catalog import can_be_pulled, is_local, network_forbidden, registry
-from specdec_cli.pairs.pair import DEMO, Pair
+from specdec_cli.pairs.pair import Pair
 
 
 def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
@@ -34,7 +34,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         if known.pairs.get(pair.name, pair).models != pair.models:  # at other revisions
             raise
         default = known.default_pair == pair.name
-        other = f", or another default: specdec pairs use {DEMO}" if default else ""
+        other = ", or another default: specdec pairs use NAME" if default else ""
         which = f"the default pair {pair.name}" if default else f"pair {pair.name}"
         raise type(error)(f"{which} is not here: {error.message}", f"specdec pull {pair.name}{other}") from error
 

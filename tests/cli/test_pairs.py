@@ -147,7 +147,7 @@ def test_a_default_pair_that_is_gone_is_named_with_the_command_that_brings_it(sp
         3,
         f"the default pair llama-3b is not here: {model} is neither a folder here nor in the model cache",
     )
-    assert hint == "specdec pull llama-3b, or another default: specdec pairs use demo"
+    assert hint == "specdec pull llama-3b, or another default: specdec pairs use NAME"
     code, message, hint = specdec.refused("run", "-p", "qwen3-8b", "hi")
     assert (code, hint) == (3, "specdec pull qwen3-8b") and message.startswith("pair qwen3-8b is not here: ")
 
@@ -208,7 +208,7 @@ def test_a_removed_pair_is_gone_and_so_is_its_place_as_the_default(specdec):
     assert specdec("pairs", "remove", "a", "--yes") == (
         *(0, ""),
         f"a was removed from {specdec.models}; no model was deleted\n"
-        "a was the default pair; now the demo pair answers: specdec pairs use NAME\n",
+        "a was the default pair; choose another: specdec pairs use NAME\n",
     )
     assert specdec.models.read_text() == "# my words\nschema_version = 1\n"
     assert specdec.refused("pairs", "remove", "a", "--yes")[1].startswith("no pair named a")

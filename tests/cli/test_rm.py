@@ -30,7 +30,7 @@ def test_rm_says_what_else_uses_the_files_asks_and_frees_them(pulled):
         0,
         [
             f"freed {held / 1e3:.0f} kB",
-            "tiny is still the default pair, and cannot answer: specdec pairs use demo",
+            "tiny is still the default pair, and cannot answer: specdec pairs use NAME",
         ],
     )
     assert not pulled.cached(BIG).exists() and not pulled.cached(SMALL).exists()

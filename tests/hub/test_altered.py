@@ -25,7 +25,7 @@ PULL = "result = hub.fetch(hub.resolve('org/tiny')).name"
 LOCATE = "result = hub.locate('org/tiny').name"
 MEND = f"specdec pull --target {NAME}"
 # Where nothing of it is here, the whole pair is named.
-MENDS = (MEND, "specdec pull tiny, or another default: specdec pairs use demo")
+MENDS = (MEND, "specdec pull tiny, or another default: specdec pairs use NAME")
 SPEAK = {"run": ["run", "-p", "tiny", "-n", "2", "hi"], "chat": ["chat", "-p", "tiny", "-q", "-n", "2"]}
 SPEAK["check"] = ["check", "tiny"]
 
