@@ -205,6 +205,8 @@ class _Measurements:
 
     def load(self, part: Section, left: Clock) -> None:
         """Both models, with room for a long context where it fits."""
+        from specdec_cli.engine.heads.cached import CachedHead
+
         begin = self._clock()
         try:
             self._loaded, self._reserve_tokens = self._open(LONG_TOKENS), LONG_TOKENS
@@ -215,8 +217,6 @@ class _Measurements:
             facts = {"dtype": model.dtype, "caches": list(model.cache_kinds), "weight_bytes": model.weight_bytes}
             part.data[role] = facts | {"context_limit": model.context_limit, "draft_context": model.recent}
         part.told = ", ".join(f"{role} {model.dtype} {size(model.weight_bytes)}" for role, model in self._models)
-        from specdec_cli.engine.heads.cached import CachedHead
-
         if isinstance(draft := self.session.slot.draft, CachedHead):
             found = draft.head.agreement
             part.data["head"] = {"kind": draft.kind, "agreement": found and found.to_dict()}

@@ -75,7 +75,7 @@ def choose(question: str, answers: Mapping[str, T]) -> T:
     typed = _answer(question)
     while typed not in answers:
         *first, last = (word for word in answers if len(word) == 1)
-        typed = _answer(f"{typed} is no answer: type {', '.join(first)} or {last}")
+        typed = _answer(f"{typed} is not an answer: type {', '.join(first)} or {last}")
     return answers[typed]
 
 

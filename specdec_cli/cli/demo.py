@@ -9,7 +9,7 @@ import typer
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions
-from specdec_cli.cli.race import Asked, require_lossless, run_race
+from specdec_cli.cli.race import RacePrompt, require_lossless, run_race
 from specdec_cli.pairs.pair import DEMO
 
 app = typer.Typer()
@@ -31,7 +31,9 @@ def demo(*, plain: bool = False) -> None:
     from specdec_cli.ui.race import lesson
 
     asked = AnswerSettings.read(AnswerOptions(max_tokens=MAX_TOKENS), SamplingOptions(temp=0.0))
-    events = run_race(ModelOptions(pair=DEMO), asked, Asked(PROMPT, raw=True), json=False, quiet=False, plain=plain)
+    events = run_race(
+        ModelOptions(pair=DEMO), asked, RacePrompt(PROMPT, raw=True), json=False, quiet=False, plain=plain
+    )
     require_lossless(events)
     print_notice(sys.stdout, "", plain)
     print_columns(sys.stdout, lesson(events, first_step(registry()).hint), plain)

@@ -89,7 +89,7 @@ def resolve(
     """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
     `--offline` holds from here on. With `shown` a person reads meanwhile that something is loaded.
-    Raises: NoPair where the demo pair would have to answer, and not `raw`ly continue, without having been named.
+    Raises: NoPair where nobody named a pair and the prompt is not `raw`: the demo pair answers no questions.
     """
     from specdec_cli.pairs.resolve import no_pair
 

@@ -60,7 +60,7 @@ def race(
     files = tuple(export or ())
     require_writable("--export", files, (".svg", ".html"))
     text = read_prompt(prompt, command="specdec race")
-    events = run_race(models, asked, Asked(text, raw, answer.system), json=json, quiet=quiet, plain=plain)
+    events = run_race(models, asked, RacePrompt(text, raw, answer.system), json=json, quiet=quiet, plain=plain)
     for file in files:
         from specdec_cli.ui.race import race_picture
 
@@ -69,7 +69,7 @@ def race(
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RacePrompt:
     """What is put to both lanes; `raw`: they continue it."""
 
     text: str
@@ -78,7 +78,7 @@ class Asked:
 
 
 def run_race(
-    models: ModelOptions, asked: AnswerSettings, prompt: Asked, *, json: bool, quiet: bool, plain: bool
+    models: ModelOptions, asked: AnswerSettings, prompt: RacePrompt, *, json: bool, quiet: bool, plain: bool
 ) -> list[RaceEvent]:
     """All events of one race, shown as they come. Raises: SpecdecError."""
     shown = not (quiet or json)

@@ -91,7 +91,7 @@ def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(specdec, words
     assert specdec.refused("help", *words) == (2, f"there is no topic {' '.join(words)}", hint)
 
 
-ADD = """\
+ABOUT = """\
 Usage: specdec pairs add [OPTIONS] NAME
 
 Add a pair of your own to your models.toml.
@@ -99,6 +99,8 @@ Add a pair of your own to your models.toml.
 An entry of that name is replaced only after a question.
 
 Arguments:
+"""
+ADD = f"""{ABOUT}\
   NAME                           A name for the pair
 
 Options:
@@ -114,14 +116,7 @@ Drafting:
 
 specdec help pairs add: every option
 """
-EVERY = """\
-Usage: specdec pairs add [OPTIONS] NAME
-
-Add a pair of your own to your models.toml.
-
-An entry of that name is replaced only after a question.
-
-Arguments:
+EVERY = f"""{ABOUT}\
   NAME  A name for the pair
 
 Options:

@@ -101,7 +101,7 @@ def test_a_person_may_see_the_demo_instead_or_neither(home):
     screen.type("what\nn\n")
     code, text = screen.end()
     said = " ".join(text.split())
-    assert code == 3 and "what is no answer: type y, n or d" in said and SAID in said
+    assert code == 3 and "what is not an answer: type y, n or d" in said and SAID in said
     screen = asked(home, "chat")
     screen.type("d\n")
     code, text = screen.end()

@@ -142,7 +142,7 @@ def test_junk_at_a_question_is_told_in_our_own_words_and_asked_again(monkeypatch
             ask("Replace it?", False)
     said = capsys.readouterr().err
     assert said.startswith("Replace it? [y/N] ") and "Error" not in said
-    assert ("is no answer: type y or n" in said) == (typed[0] in "jm")
+    assert ("is not an answer: type y or n" in said) == (typed[0] in "jm")
 
 
 def test_a_question_breaks_between_words(monkeypatch, capsys):

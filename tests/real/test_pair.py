@@ -1,4 +1,4 @@
-"""The pair that the README measures, Qwen2.5-Coder 1.5B with its 0.5B, through every command as a user types it."""
+"""The pair of tests/benchmarks/released_pair.py, Qwen2.5-Coder 1.5B with its 0.5B, through every command as typed."""
 
 from __future__ import annotations
 
