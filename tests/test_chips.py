@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, TILE_ROWS, Chip, chip_as_mlx_reads, chip_of, draft_step
+from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, TILE_ROWS, Chip, chip_of, draft_step
 from specdec_cli.gain import interpolate
 
 
@@ -79,20 +79,6 @@ def test_where_no_row_has_a_kernel_several_cost_no_more_attention():
 
 def four(name, packing, share=0.0):
     return interpolate({1: 1.0, **chip_of(name).rows(4097, packing, share)}, 4)
-
-
-@pytest.mark.parametrize(
-    ("architecture", "chip"),
-    [
-        ("applegpu_g13g", Chip(1, "")),
-        ("applegpu_g15s", Chip(3, "Max")),
-        ("applegpu_g17d", Chip(5, "Ultra")),
-        ("air64_v26", Chip(-10, "")),
-        ("", Chip(-12, "")),
-    ],
-)
-def test_an_architecture_is_read_as_mlx_reads_it(architecture, chip):
-    assert chip_as_mlx_reads(architecture) == chip
 
 
 def test_a_draft_step_costs_its_start_where_kernels_are_launched():

@@ -27,7 +27,7 @@ def wheel(tmp_path_factory):
 
 def test_the_wheel_holds_the_registry_and_the_demo_pair_but_no_tests(wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert "specdec_cli/models.toml" in names
+    assert {"specdec_cli/models.toml", "specdec_cli/engine/families.toml"} <= set(names)
     for part in ("target", "draft", "hybrid"):
         for file in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
             assert f"specdec_cli/demo/{part}/{file}" in names

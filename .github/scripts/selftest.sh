@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# selftest.sh [ARCHITECTURE]: doctor's self-test, with Metal's kernels chosen as for that chip (such as applegpu_g15s).
+# selftest.sh [ARCHITECTURE]: doctor's self-test, then every architecture and, where DEVICE is gpu, every kernel against
+# the CPU; with Metal's kernels chosen as for that chip (such as applegpu_g15s).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=${BIN:-.venv-ci/bin} out=${OUT:-artifacts} architecture=${1:-unset}
+export TEST_DEVICE="${DEVICE:-cpu}"
 mkdir -p "$out"
 [ "$architecture" = unset ] || export MLX_METAL_GPU_ARCH="$architecture"
-set -- doctor --selftest
-if [ "${DEVICE:-cpu}" = gpu ]; then
-  "$bin/python" .github/scripts/probe.py "$out/probe-$architecture.json" --gpu
-  set -- "$@" --device gpu
-fi
-"$bin/specdec" "$@" | tee "$out/selftest-$architecture.txt"
+[ "$TEST_DEVICE" = cpu ] || "$bin/python" .github/scripts/probe.py "$out/probe-$architecture.json" --gpu
+"$bin/specdec" doctor --selftest | tee "$out/selftest-$architecture.txt"
+"$bin/python" -m pytest -n "${WORKERS:-3}" -m 'slow and not full' --junitxml "$out/conformance-$architecture.xml" \
+  tests/conformance/test_gpu.py tests/laws/test_conformance.py

@@ -1,9 +1,6 @@
-"""What `specdec doctor` says of this machine, and its self-test: the conformance suite on the user's own device.
+"""What `specdec doctor` says of this machine, and its self-test, which computes on the user's own device.
 
-The self-test has two tiers. Every architecture in float32, tiny, judged by its tokens: the logic of rollback. Eight
-families in bfloat16 and 4 bits, with the head sizes and key widths of released models, judged by the gap: the kernels
-that real models use. A third one, where the GPU is asked for by name, compares it with the CPU. A run is recorded with
-the device and the versions, and is valid while these stay the same.
+A run of the self-test is recorded with the device and the versions, and is valid while these stay the same.
 """
 
 from __future__ import annotations
@@ -16,7 +13,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,13 +26,12 @@ from specdec_cli.machine import physical_bytes, temporary_folder
 from specdec_cli.version import __version__
 
 if TYPE_CHECKING:
-    from specdec_cli.engine.conformance.suite import Outcome
+    from specdec_cli.engine.selftest import Outcome
 
 Row = tuple[str, str, str]
 # (done, of how many, what was found)
 OnOutcome = Callable[[int, int, "Outcome"], None]
-K = 3
-TOKENS = 32
+CLAIM = "with models of eight kinds, passes of several rows and rollbacks change no more than rounding does here"
 BACKENDS = {
     "metal": "Apple GPU: what specdec is made for",
     "cuda": "NVIDIA GPU",
@@ -91,75 +86,45 @@ def _storage() -> Row:
 
 @dataclass(frozen=True, slots=True)
 class SelfTest:
-    """The outcomes of one run: of the `families` in real precisions, of every architecture's `logic` in float32, and of
-    kernels and families on the GPU `against_cpu`, which is empty where no GPU was asked for. `chosen` are the kernels
-    that mlx chooses."""
+    """The outcomes of one run."""
 
-    families: Sequence[Outcome]
-    logic: Sequence[Outcome]
-    against_cpu: Sequence[Outcome]
-    chosen: Sequence[Row]
+    outcomes: Sequence[Outcome]
     seconds: float
 
     @property
-    def outcomes(self) -> list[Outcome]:
-        """Of every tier."""
-        return [*self.against_cpu, *self.families, *self.logic]
+    def passed(self) -> int:
+        return sum(outcome.status == "pass" for outcome in self.outcomes)
 
     @property
     def wrong(self) -> list[Outcome]:
-        """Outcomes that neither passed nor were refused with a reason."""
-        return [outcome for outcome in self.outcomes if outcome.status not in ("pass", "refused")]
+        """Outcomes that neither passed nor were skipped with a reason."""
+        return [outcome for outcome in self.outcomes if outcome.status not in ("pass", "skipped")]
 
     def totals(self) -> list[Row]:
-        """(what, result, detail): a line for each tier, and the time."""
-        kinds = sorted({kind for outcome in self.logic for kind in outcome.caches})
-        logic = f"tokens equal plain decoding, K = {K}, {TOKENS} tokens past every window; caches: {', '.join(kinds)}"
-        kernels = "after rollbacks every row equals one-row decoding up to measured rounding, in 16 and 4 bits"
-        compared = "products, attention and networks say in float32 what the CPU says"
-        tiers = [("rollback logic, float32", self.logic, logic), ("kernels real models use", self.families, kernels)]
-        tiers += [("the GPU against the CPU", self.against_cpu, compared)] if self.against_cpu else []
-        counted = [(name, f"{_passes(tier)} of {len(tier)} passed", about) for name, tier, about in tiers]
-        return [*self.chosen, *counted, ("time", f"{self.seconds:.0f} s", "")]
+        """(what, result, detail): what was shown, and the time."""
+        result = f"{self.passed} of {len(self.outcomes)} passed"
+        return [("self-test", result, CLAIM), ("time", f"{self.seconds:.0f} s", "")]
 
     def findings(self) -> list[Row]:
         """The totals, and what did not pass."""
-        missed = (one for one in self.outcomes if one.status != "pass")
-        return [*self.totals(), *((one.name, one.status, one.detail) for one in missed)]
+        missed = (outcome for outcome in self.outcomes if outcome.status != "pass")
+        return [*self.totals(), *((outcome.name, outcome.status, outcome.detail) for outcome in missed)]
 
 
-def _passes(outcomes: Sequence[Outcome]) -> int:
-    return sum(outcome.status == "pass" for outcome in outcomes)
+def run_selftest(on_outcome: OnOutcome) -> SelfTest:
+    """Runs every family in every precision on this device, and records the result."""
+    from specdec_cli.engine.selftest import PRECISIONS, families, run_families
 
-
-def run_selftest(on_outcome: OnOutcome, against_cpu: bool = False) -> SelfTest:
-    """Runs all families, then every listed architecture, on this device, and records the result.
-
-    `against_cpu`: every kernel and family is compared with the CPU's first.
-    """
-    from specdec_cli.engine import device
-    from specdec_cli.engine.conformance.against_cpu import chosen_kernels, kernels, run_against_cpu
-    from specdec_cli.engine.conformance.kernels import PRECISIONS, families, run_families
-    from specdec_cli.engine.conformance.suite import run_suite
-    from specdec_cli.engine.load import architectures
-
-    listed, known = list(architectures().values()), list(families().values())
-    compared = list(kernels()) if against_cpu else []
-    expected = len(listed) + len(known) * (len(PRECISIONS) + against_cpu) + len(compared)
+    listed, outcomes = list(families().values()), list["Outcome"]()
     began = time.perf_counter()
-    tiers: list[list[Outcome]] = [[], [], []]
-    first = run_against_cpu(compared, known) if against_cpu else iter(())
-    with device.on_cpu() if device.backend() == "cpu" else nullcontext():
-        for tier, run in zip(tiers, (first, run_families(known), run_suite(listed, K, TOKENS)), strict=True):
-            for outcome in run:
-                tier.append(outcome)
-                on_outcome(sum(map(len, tiers)), expected, outcome)
-    result = SelfTest(tiers[1], tiers[2], tiers[0], chosen_kernels(), time.perf_counter() - began)
+    for outcome in run_families(listed):
+        outcomes.append(outcome)
+        on_outcome(len(outcomes), len(listed) * len(PRECISIONS), outcome)
+    result = SelfTest(outcomes, time.perf_counter() - began)
     values = {
         "where": _where(),
         "date": time.strftime("%Y-%m-%d"),
-        "passed": _passes(result.logic),
-        "families": _passes(result.families),
+        "passed": result.passed,
         "wrong": [outcome.name for outcome in result.wrong],
     }
     record_file().parent.mkdir(parents=True, exist_ok=True)
@@ -171,14 +136,12 @@ def verification() -> str:
     """How far rollback is verified on this device, in one phrase."""
     from specdec_cli.engine import device
 
-    known = jsonfile.read_or_empty(record_file())
-    wrong = known.get("wrong")
-    if known.get("where") == _where() and isinstance(wrong, list):
+    record = jsonfile.read_or_empty(record_file())
+    wrong = record.get("wrong")
+    if record.get("where") == _where() and isinstance(wrong, list):
         if wrong:
-            return f"FAILED here for {', '.join(map(str, wrong))} on {known.get('date')}: do not trust these"
-        logic = f"logic for {known.get('passed', 0)} architectures in float32"
-        kernels = f"kernels in {known.get('families', 0)} tests of 16 and 4 bits"
-        return f"verified here: {logic}, {kernels}, on {known.get('date')}"
+            return f"FAILED here for {', '.join(map(str, wrong))} on {record.get('date')}: do not trust these"
+        return f"verified here, in {record.get('passed', 0)} tests of 16 and 4 bits, on {record.get('date')}"
     where = "on CPU by specdec's own tests" if device.backend() == "cpu" else "on CPU only so far"
     return f"verified {where}; for this device: specdec doctor --selftest"
 

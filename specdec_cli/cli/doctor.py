@@ -1,4 +1,4 @@
-"""`specdec doctor`. It reports whatever it finds; only a self-test that found wrong tokens exits 1."""
+"""`specdec doctor`. It reports whatever it finds; only a self-test in which something is wrong exits 1."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
 
 if TYPE_CHECKING:
-    from specdec_cli.engine.conformance.suite import Outcome
+    from specdec_cli.engine.selftest import Outcome
     from specdec_cli.session.session import Session
 
 app = typer.Typer()
@@ -50,26 +50,19 @@ class ReportOptions(PairOptions):
 def doctor(
     *,
     selftest: bool = False,
-    device: str | None = None,
     json: bool = False,
     options: ReportOptions,
 ) -> None:
     """Chip, memory, versions, caches: what works here and what does not."""
     if json and not selftest:
         raise UsageError("--json was given without --selftest", "specdec doctor --selftest --json")
-    if device and not selftest:
-        raise UsageError(
-            f"--device {device} was given without --selftest", f"specdec doctor --selftest --device {device}"
-        )
     if selftest and options.report is not None:
         raise UsageError(f"--selftest and --report {options.report} were given", "--report runs the self-test too")
     if options.report is not None:
         _report(options.report, options)
         return
-    # Before mlx is imported: some devices would round float32 products, and near-ties would count as errors.
-    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     if selftest:
-        _selftest(json, device)
+        _selftest(json)
         return
     from specdec_cli.audit.doctor import diagnose
     from specdec_cli.ui.display import print_columns
@@ -77,13 +70,12 @@ def doctor(
     print_columns(sys.stdout, diagnose())
 
 
-def _selftest(json: bool, place: str | None) -> None:
+def _selftest(json: bool) -> None:
     from specdec_cli.audit.doctor import run_selftest
-    from specdec_cli.engine.device import compute_on
     from specdec_cli.ui.display import counting, print_columns
 
-    if place:
-        compute_on(place)
+    # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
+    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     watched = sys.stdout.isatty()
     with counting(sys.stderr) as report:
 
@@ -96,7 +88,7 @@ def _selftest(json: bool, place: str | None) -> None:
                 print_columns(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
             sys.stdout.flush()
 
-        found = run_selftest(on_outcome, against_cpu=place == "gpu")
+        found = run_selftest(on_outcome)
     if not json:
         print_columns(sys.stdout, found.findings() if watched else found.totals())
     if found.wrong:

@@ -8,10 +8,9 @@ working set (mlx/backend/metal/allocator.cpp). So they are bounded and given bac
 from __future__ import annotations
 
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, wraps
 from importlib.metadata import version
 from statistics import median
@@ -21,7 +20,6 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from specdec_cli.errors import NotAvailable
 from specdec_cli.machine import physical_bytes
 
 P = ParamSpec("P")
@@ -75,13 +73,6 @@ def kernel_architecture() -> str:
     if backend() != "metal":
         return ""
     return os.environ.get("MLX_METAL_GPU_ARCH") or str(mx.device_info().get("architecture", ""))
-
-
-def compute_on(name: str) -> None:
-    """From now on compute on the `cpu` or the `gpu`. Raises: NotAvailable where mlx has no GPU."""
-    if name == "gpu" and not mx.is_available(mx.gpu):
-        raise NotAvailable(f"--device gpu, and mlx has no GPU here: {device_name()}", "--device cpu tests this CPU")
-    mx.set_default_device(mx.gpu if name == "gpu" else mx.cpu)
 
 
 def float32_products() -> str:
@@ -138,23 +129,6 @@ def fused(function: Callable[P, R]) -> Callable[P, R]:
         return compiled(*args, **kwargs) if fuses() else function(*args, **kwargs)
 
     return call
-
-
-@contextmanager
-def on_cpu() -> Iterator[None]:
-    """Compute on the CPU in this context. On a Mac nothing is fused in it, by anybody.
-
-    Fusing there takes a C++ compiler, and without Apple's command line tools macOS opens a window that offers them.
-    """
-    fuses_there = sys.platform != "darwin" or "MLX_DISABLE_COMPILE" in os.environ
-    if not fuses_there:
-        mx.disable_compile()
-    try:
-        with mx.stream(mx.cpu):
-            yield
-    finally:
-        if not fuses_there:
-            mx.enable_compile()
 
 
 def prefill_tokens() -> int:

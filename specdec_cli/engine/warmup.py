@@ -4,7 +4,7 @@ mlx compiles a Metal library for each fused run of operations at its first use (
 tenths of a second each, in the midst of the first answer. The process keeps them by operations, types and constants,
 whatever the shapes; but a single value that a function brings along is a constant (mlx/compile.cpp, compile_fuse). So
 passes over one row, two and three compile all. The traces are the thread's own. What a network itself has compiled is
-rehearsed on the smallest one of its architecture.
+rehearsed without its matrices.
 Letters: K drafted tokens, V the target's vocabulary size.
 """
 
@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from threading import Thread
+from typing import Any
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_map
 from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
-from specdec_cli.engine.load import architecture_of, blank_network
+from specdec_cli.engine.hidden import hook
+from specdec_cli.engine.load import blank_network
 from specdec_cli.engine.pipeline import read_back
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -65,7 +67,7 @@ def rehearse(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_netw
 
 
 def rehearse_network(checkpoint: Checkpoint) -> None:
-    """Look up a row of each type that is stored, then pass through the smallest network of the same architecture.
+    """Look up a row of each type that is stored, then pass through the network, whose matrices multiply nothing.
 
     mlx's wheels have no library for a gather (mlx/backend/metal/indexing.cpp), nor for what mlx-lm fuses: activations,
     routing, gates. Shapes are in no name, but a row of more than 8 values is read otherwise than a shorter one.
@@ -74,13 +76,22 @@ def rehearse_network(checkpoint: Checkpoint) -> None:
     stored = {tensor.dtype for tensor in read_header(checkpoint.weights[0]).tensors.values()}
     for dtype in [computed, *(packed for name, packed in PACKED.items() if name in stored)]:
         device.wait(mx.zeros((2, 64), dtype)[mx.zeros((1, 1), mx.int32)])
-    if listed := architecture_of(checkpoint):
-        network = blank_network(replace(checkpoint, config=listed.config))
-        network.update(tree_map(mx.zeros_like, network.parameters()))
-        network.set_dtype(computed)
-        cache = make_prompt_cache(network)
-        for rows in (2, 1):
-            device.wait(network(mx.zeros((1, rows), mx.int32), cache=cache))
+    network = blank_network(checkpoint)
+    network.update(tree_map(mx.zeros_like, network.parameters()))
+    network.set_dtype(computed)
+    for _, module in network.named_modules():
+        for method in ("__call__", "as_linear"):
+            if hasattr(module, "to_quantized") and hasattr(module, method):  # it holds a matrix
+                hook(module, _zeros, method)
+    cache = make_prompt_cache(network)
+    for rows in (2, 1):
+        device.wait(network(mx.zeros((1, rows), mx.int32), cache=cache))
+
+
+def _zeros(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Zeros like the product, which is never computed, and so allocates no matrix; they come after the inputs."""
+    inputs = [value for value in args if isinstance(value, mx.array)]
+    return mx.depends(mx.zeros_like(original(module, *args, **kwargs)), inputs)
 
 
 @contextmanager

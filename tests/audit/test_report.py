@@ -105,7 +105,7 @@ def written(arguments, seconds):
     if arguments[0] == "bench":
         told = {"verdict": {"told": "K 4"}, "rows": [ROW], "draft_steps": {}, "verify_steps": {}}
         return json.dumps({"report": [told], "samples": [{"prompt": "a secret"}]})
-    return (json.dumps({"name": "qwen3", "status": "wrong", "proves": "p", "detail": "d", "more": 3}) + "\n") * 2
+    return (json.dumps({"name": "qwen3, 4 bits", "status": "wrong", "detail": "d"}) + "\n") * 2
 
 
 @pytest.fixture
@@ -140,7 +140,7 @@ def test_every_section_of_a_pair_is_measured_and_no_text_of_it_is_kept(tiny_pair
     assert [one["result"] for one in parts["audit"]["data"]["findings"]] == ["identical"] * 3 * len(BUNDLED)
     assert "divergence" not in text and parts["audit"]["told"] == "0 of 24 answers diverged, 0 at a near-tie"
     assert (parts["bench"]["data"]["rows"], parts["bench"]["told"]) == ([ROW], "K 4")
-    assert parts["self-test"]["told"] == "0 of 2 passed, 2 wrong: qwen3, qwen3"
+    assert parts["self-test"]["told"] == "0 of 2 passed, 2 wrong: qwen3, 4 bits, qwen3, 4 bits"
     rows = {name: (value, note) for name, value, note in report_rows(found)}
     assert rows["bench"] == ("K 4", "") and rows["rows at 512"][1] and len(rows) <= 20
 

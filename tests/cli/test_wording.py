@@ -35,7 +35,6 @@ def test_a_value_of_another_type_is_told_as_minus_k_tells_it(specdec, slip):
 FOREIGN = [
     ["bench", "--kinds", "foo"],
     ["serve", "--print-config", "foo"],
-    ["doctor", "--selftest", "--device", "tpu"],
     ["run", "--rule", "zzz", "hi"],
 ]
 

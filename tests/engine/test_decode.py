@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.architectures import architectures
+from conformance.architectures import tiny_network as random_network
 from fakes.models import tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.engine.conformance import suite
 from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
-from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
@@ -85,7 +85,7 @@ def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead)
 @pytest.mark.parametrize("ahead", [True], indirect=True)
 def test_a_recurrent_target_is_rolled_back_behind_the_next_draft_s_first_step(ahead):
     found = architectures()["qwen3_5"]
-    target, draft = suite.tiny_network(found, 1), suite.tiny_network(found, 1, found.noise)
+    target, draft = random_network(found, 1), random_network(found, 1, found.noise)
     plain, _ = run(CachedModel(target, "target"), Drafter(), [7, 3, 9], 0, 12)
     model, context, rounds, beyond = CachedModel(target, "target"), [7, 3, 9], [], []
     rule = greedy(model.vocab_size)

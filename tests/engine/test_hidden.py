@@ -7,11 +7,11 @@ import pytest
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
+from conformance.architectures import architectures
+from conformance.architectures import tiny_network as tiny
 from fakes.models import TINY, tiny_network
-from specdec_cli.engine.conformance.suite import tiny_network as tiny
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import find_output_head, hook
-from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import Refused
 

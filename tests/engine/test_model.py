@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conformance.architectures import architectures
+from conformance.architectures import tiny_network as network_of
 from fakes.models import TINY, tiny_folder, tiny_network
-from specdec_cli.engine.conformance.suite import tiny_network as network_of
-from specdec_cli.engine.load import architectures, load
+from specdec_cli.engine.load import load
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
 from specdec_cli.models.checkpoint import read_checkpoint

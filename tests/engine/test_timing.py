@@ -6,13 +6,13 @@ from time import perf_counter
 import numpy as np
 import pytest
 
+from conformance.architectures import architectures
+from conformance.architectures import tiny_network as tiny_of
 from fakes.models import tiny_network
-from specdec_cli.engine.conformance.suite import tiny_network as tiny_of
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
-from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler

@@ -11,9 +11,10 @@ from threading import Event, current_thread, main_thread
 import mlx.core as mx
 import pytest
 
+from conformance.architectures import architectures
 from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
 from specdec_cli.engine import device, warmup
-from specdec_cli.engine.load import architectures, blank_network
+from specdec_cli.engine.load import blank_network
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
@@ -72,10 +73,9 @@ def test_what_a_reply_fuses_was_fused_before(monkeypatch, tmp_path, rule, name):
 
 
 def stored(folder, name, tensors, **config):
-    """A checkpoint of the architecture `name`, one of whose sizes is not the rehearsed one's, with these tensors."""
+    """A checkpoint of the architecture `name` with these tensors."""
     mx.save_safetensors(str(folder / "model.safetensors"), tensors)
-    listed = architectures()[name].config | {"intermediate_size": 192} | config
-    return Checkpoint("m", folder, listed, (folder / "model.safetensors",))
+    return Checkpoint("m", folder, architectures()[name].config | config, (folder / "model.safetensors",))
 
 
 def by_network(monkeypatch, folder, checkpoint):
@@ -120,8 +120,17 @@ def test_what_a_network_fuses_was_fused_before_in_the_type_of_its_scales(monkeyp
 )
 def test_a_row_of_each_stored_type_is_looked_up(monkeypatch, tmp_path, tensors, declared, types):
     checkpoint = stored(tmp_path, "qwen3", tensors, dtype=declared)
-    monkeypatch.setattr(warmup, "architecture_of", lambda checkpoint: None)
-    assert by_network(monkeypatch, tmp_path, checkpoint) == (set(), types, [])
+    assert by_network(monkeypatch, tmp_path, checkpoint)[1] == types
+
+
+def test_a_rehearsal_makes_none_of_the_networks_matrices(tmp_path):
+    """Neither those of its layers, nor an embedding that is the output head as well: 60 MB in all."""
+    sizes = {"vocab_size": 20_000, "hidden_size": 512, "intermediate_size": 4096, "tie_word_embeddings": True}
+    checkpoint = stored(tmp_path, "qwen3", PACKED, **sizes)
+    before = mx.get_active_memory()
+    mx.reset_peak_memory()
+    rehearse_network(checkpoint)
+    assert mx.get_peak_memory() - before < 4e6
 
 
 REAL = """

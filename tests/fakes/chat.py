@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
+from conformance.architectures import architectures, tiny_network
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
 from specdec_cli.chat.chat import Chat, Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.cli.process import as_user_error
-from specdec_cli.engine.conformance.suite import tiny_network
-from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill

@@ -2,17 +2,18 @@
 
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 
 import mlx.core as mx
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models import qwen3_5
 
-from specdec_cli.engine.conformance.suite import draw_weight, tiny_network
+from conformance.architectures import architectures, draw_weight, tiny_network
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
 from specdec_cli.engine.heads.shortlist import Shortlist
-from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.selftest import redraw
 
 LAYER = {
     "model_type": "qwen3_5_text",
@@ -35,13 +36,7 @@ def tiny_head(hidden_size=64, seed=3, recipe=QWEN, config=LAYER):
     args = qwen3_5.TextModelArgs.from_dict(config | {"hidden_size": hidden_size})
     mx.random.seed(seed)
     head = MtpHead(lambda: qwen3_5.DecoderLayer(args, 0), hidden_size, args.rms_norm_eps, recipe)
-    key = mx.random.key(seed)
-    weights = []
-    for path, value in sorted(tree_flatten(head.parameters())):
-        key, first, second = mx.random.split(key, 3)
-        weights.append((path, draw_weight(path, value, first, second, 1.0, 0.0)))
-    head.update(tree_unflatten(weights))
-    mx.eval(head.parameters())
+    redraw(head, seed, partial(draw_weight, gain=1.0, noise=0.0))
     return head
 
 

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
+from conformance.architectures import architectures, tiny_network
 from specdec_cli.engine.cache import kinds as cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.conformance.suite import tiny_network
-from specdec_cli.engine.load import architectures
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import SpecdecError
 from specdec_cli.request import MAX_ROWS

@@ -45,8 +45,6 @@ CHIP_DOUBT = 0.2
 # row (scaled_dot_product_attention.cpp). More cost the same whatever their number, about as much as so many reads:
 # unfused 14 (mlx pull request 1922, M4 Max), in tiles 19 to 22 (mlx issue 3826, M5 Max).
 VECTOR_ROWS, MOST_FUSED_QUERIES, READS_BEYOND = 8, 32, 16
-# The generation of M1 in the names of Apple's architectures, and the tiers of their last letter.
-FIRST_GENERATION, TIERS = 13, {"s": "Max", "d": "Ultra"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,41 +92,11 @@ class Chip:
         plain = costs.pop(1)
         return {n: cost / plain for n, cost in costs.items()}
 
-    @property
-    def attention(self) -> str:
-        """Which kernels attend for a few rows, in words."""
-        one = f"one kernel up to {VECTOR_ROWS} rows of at most {MOST_FUSED_QUERIES} queries a key head"
-        return f"{one}, which reads keys and values once a row; else tiles, or unfused"
-
-    def products(self, packing: Packing, widest: int) -> str:
-        """Which kernels multiply a few rows, in words."""
-        tiles = self.tiles_from(widest)
-        few = (
-            f"weights read once for {SHARED_ROWS} rows (qmv_wide)"
-            if self.shares_reads(packing)
-            else "a read a row (qmv)"
-        )
-        return f"{few}, from {tiles} rows in tiles of {TILE_ROWS} (qmm)"
-
 
 def chip_of(name: str) -> Chip | None:
     """The chip that a device's `name`, such as "Apple M4 Pro", tells of; None for any other device."""
     found = re.search(r"Apple M(\d+)(?: (Pro|Max|Ultra))?\b", name)
     return Chip(int(found[1]), found[2] or "") if found else None
-
-
-def chip_as_mlx_reads(architecture: str) -> Chip:
-    """The chip whose kernels mlx chooses for a Metal `architecture` such as "applegpu_g15s" (metal/device.cpp).
-
-    A virtual GPU's "air64_v26" counts as generation 2 of Apple's GPUs, long before M1.
-    """
-    tens, ones, tier = list(f"000{architecture}")[-3:]
-    generation = 10 * _digit(tens) + _digit(ones)
-    return Chip(generation - FIRST_GENERATION + 1, TIERS.get(tier, ""))
-
-
-def _digit(letter: str) -> int:
-    return int(letter) if letter.isdecimal() else 0
 
 
 def draft_step(weight_ratio: float, layer_ratio: float, launches: bool) -> float:

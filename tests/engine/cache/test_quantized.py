@@ -6,8 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from specdec_cli.engine.conformance.suite import tiny_network
-from specdec_cli.engine.load import architectures
+from conformance.architectures import architectures, tiny_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import Refused
 

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mlx_lm.models.cache import make_prompt_cache
 
+from conformance.architectures import architectures, tiny_network
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
-from specdec_cli.engine.conformance.suite import tiny_network
-from specdec_cli.engine.load import architectures
 from specdec_cli.errors import SpecdecError
 
 TEXT = [3 + (i * i * 7 + i) % 60 for i in range(90)]

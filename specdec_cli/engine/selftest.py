@@ -1,8 +1,9 @@
-"""Families of real models in the precisions they run in: does a rolled-back target pass say what one row says?
+"""Does this device say the same in passes of several rows, rolled back, as in passes of one row?
 
-Agreement is up to rounding. What rounding does is measured on the same text, one row against several, and is
-capped by what it does against float32; a lost rollback has to show far above it. Text is given, never generated: a
-near-tie that rounding flips cannot make two texts of one. The reference is mlx-lm's own caches, one row at a time.
+Eight families of networks, random and small but with the shapes of released models, in the precisions that models run
+in. Agreement is up to rounding: what rounding does is measured on the same text, one row against several, and is capped
+by what it does against float32; a lost rollback has to show far above it. Text is given, never generated: a near-tie
+that rounding flips cannot make two texts of one. The reference is mlx-lm's own caches, one row at a time.
 Letters: T tokens of the text, V vocabulary size.
 """
 
@@ -10,24 +11,30 @@ from __future__ import annotations
 
 import tomllib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any, Literal
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten
+from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.utils import _get_classes
 
 from specdec_cli.engine import device
-from specdec_cli.engine.conformance.suite import RAISED, Outcome, Status, tiny_network
-from specdec_cli.engine.load import Architecture
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import SpecdecError
 
+Status = Literal["pass", "wrong", "unclear", "skipped"]
+Draw = Callable[[str, mx.array, Sequence[mx.array]], mx.array]
+"""(path of a parameter, its initial value, two keys) -> its value."""
 PRECISIONS = ("bfloat16", "4 bits")
 GROUP_SIZE, BITS = 64, 4
 NO_EXPERTS = "mlx's CPU multiplies experts in float32 or quantized only (mlx/backend/cpu/masked_mm.cpp, GatherMM)"
+# What a network, its caches or the device may raise.
+RAISED = (RuntimeError, ValueError, TypeError, AttributeError, KeyError, IndexError, SpecdecError)
 # Of the text, read before the first round.
 PROMPT_TOKENS = 9
 # (K, accepted) of every round: 2 to 16 rows, which take different kernels; all, some and none accepted.
@@ -45,37 +52,43 @@ BFLOAT16_EPSILON = 2.0**-8
 
 
 @dataclass(frozen=True, slots=True)
+class Outcome:
+    """`pass`: up to rounding, rows are equal. `wrong`: they are not, or something was raised. `unclear`: a lost
+    rollback would hardly show. `skipped`: mlx cannot compute it on this device. `detail` gives figures or the reason.
+    """
+
+    name: str
+    status: Status
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
-    """A tiny `architecture` with the sizes of released models; `about` names the kind, `width` its sizes.
+    """A small network of the kind `about`, whose `width` is that of released models; `gain` scales its weights.
 
     `experts`: it mixes experts. `query_scale` is what the norm of its queries is multiplied by.
     """
 
-    name: str
     about: str
     width: str
-    architecture: Architecture
+    config: Mapping[str, Any]
+    gain: float = 1.0
     experts: bool = False
     query_scale: float = 1.0
 
-    @property
-    def model_type(self) -> str:
-        return str(self.architecture.config["model_type"])
-
-    def proves(self, precision: str) -> str:
-        """The one thing that a pass shows."""
-        return f"kernels real models use: {precision}, {self.width}"
+    def name(self, precision: str) -> str:
+        return f"{self.config['model_type']}, {precision}"
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Largest changes of any token's gap to the best one, in logits, over all rows of the text.
+    """Largest changes of the lead that a row's best token has over any other, in logits, over all rows of the text.
 
-    `found`: rolled-back passes against one row. `measured`: several rows against one, nothing rolled back. `float32`:
+    `change`: rolled-back passes against one row. `measured`: several rows against one, nothing rolled back. `float32`:
     one row against float32. `one_rounding`: of the largest logit. `lost`: what a lost rollback changes.
     """
 
-    found: float
+    change: float
     measured: float
     float32: float
     one_rounding: float
@@ -87,41 +100,49 @@ class Agreement:
         return min(max(MARGIN * self.measured, self.one_rounding), max(CAP * self.float32, self.one_rounding))
 
     @property
+    def status(self) -> Status:
+        if not self.change <= self.allowed:  # nor is what is no number
+            return "wrong"
+        return "pass" if self.lost > CONTRAST * self.allowed else "unclear"
+
+    @property
     def detail(self) -> str:
-        found, allowed, lost = (f"{change:.2g}" for change in (self.found, self.allowed, self.lost))
-        return f"largest change of a gap {found} logits, allowed {allowed}, a lost rollback {lost}"
+        change, allowed, lost = (f"{logits:.2g}" for logits in (self.change, self.allowed, self.lost))
+        return f"leads change by {change} logits, rounding may by {allowed}, a lost rollback would by {lost}"
 
 
 @cache
 def families() -> dict[str, Family]:
-    """All families by name."""
-    found = {}
-    for name, entry in tomllib.loads(files(__package__).joinpath("families.toml").read_text("utf-8")).items():
-        architecture = Architecture(name, entry["config"], entry.get("window"), entry.get("gain", 1.0))
-        more = {key: entry[key] for key in ("experts", "query_scale") if key in entry}
-        found[name] = Family(name, entry["about"], entry["width"], architecture, **more)
-    return found
+    """All families by the kind of network."""
+    entries = tomllib.loads(files(__package__).joinpath("families.toml").read_text("utf-8"))
+    return {kind: Family(**entry) for kind, entry in entries.items()}
+
+
+def run_families(listed: Sequence[Family]) -> Iterator[Outcome]:
+    """`check_family` for each family and precision. One that raises counts as wrong, and the run goes on."""
+    for family in listed:
+        for precision in PRECISIONS:
+            try:
+                yield check_family(family, precision)
+            except RAISED as error:
+                yield Outcome(family.name(precision), "wrong", f"{type(error).__name__}: {error}")
+            mx.clear_cache()
 
 
 def check_family(family: Family, precision: str) -> Outcome:
     """Feed one text in rounds that are rolled back, and compare every row with mlx-lm's one-row decoding."""
-    name, proves = f"{family.model_type}, {precision}", family.proves(precision)
+    name = family.name(precision)
     if family.experts and precision == "bfloat16" and device.backend() == "cpu":
-        return Outcome(name, "refused", detail=NO_EXPERTS, proves=proves)
+        return Outcome(name, "skipped", NO_EXPERTS)
     network = network_in(family, precision)
-    target = CachedModel(network, family.name)
-    found = agreement(network, target, text(target.vocab_size))
-    shows = found.lost > CONTRAST * found.allowed
-    status: Status = "wrong" if not found.found <= found.allowed else "pass" if shows else "idle"
-    accepted = sum(accepted for _, accepted in ROUNDS)
-    rejected = sum(accepted < k for k, accepted in ROUNDS)
-    detail = f"{family.about}: {found.detail}"
-    return Outcome(name, status, target.cache_kinds, accepted, rejected, detail, proves)
+    target = CachedModel(network, name)
+    rows = agreement(network, target, text(target.vocab_size))
+    return Outcome(name, rows.status, f"{family.about} ({family.width}): {rows.detail}")
 
 
 def network_in(family: Family, precision: str) -> nn.Module:
     """The family's network in bfloat16, its matrices in 4 bits where `precision` says so."""
-    network = tiny_network(family.architecture, 1)
+    network = random_network(family.config, 1, lambda path, value, keys: draw_weight(path, value, keys[0], family.gain))
     queries = [(path, value) for path, value in tree_flatten(network.parameters()) if path.endswith("q_norm.weight")]
     network.load_weights([(path, family.query_scale * value) for path, value in queries], strict=False)
     network.set_dtype(mx.bfloat16)
@@ -133,6 +154,38 @@ def network_in(family: Family, precision: str) -> nn.Module:
         nn.quantize(network, GROUP_SIZE, BITS, class_predicate=fits)
     mx.eval(network.parameters())
     return network
+
+
+def random_network(config: Mapping[str, Any], seed: int, draw: Draw) -> nn.Module:
+    """The network of `config` in float32 with weights as `draw` gives them, evaluated."""
+    model_class, args_class = _get_classes(dict(config))
+    mx.random.seed(seed)  # biases and some decays start random
+    network = model_class(args_class.from_dict(dict(config)))
+    redraw(network, seed, draw)
+    return network
+
+
+def redraw(module: nn.Module, seed: int, draw: Draw) -> None:
+    """Every parameter of `module` as `draw` gives it, evaluated."""
+    key, weights = mx.random.key(seed), []
+    for path, value in sorted(tree_flatten(module.parameters())):
+        key, *keys = mx.random.split(key, 3)
+        weights.append((path, draw(path, value, keys)))
+    module.update(tree_unflatten(weights))
+    mx.eval(module.parameters())
+
+
+def draw_weight(path: str, value: mx.array, key: mx.array, gain: float) -> mx.array:
+    """Matrices are drawn anew, scaled by their fan-in; vectors (norms, biases) keep near their start.
+
+    As decays start, most states would forget everything in a position or two, and a lost rollback too.
+    """
+    if path.endswith("A_log"):
+        return mx.random.uniform(-3.0, 0.0, value.shape, key=key)
+    moved = mx.random.normal(value.shape, key=key)
+    if value.ndim < 2:
+        return mx.add(value.astype(mx.float32), 0.1 * moved)
+    return mx.multiply(gain / value.shape[-1] ** 0.5, moved)
 
 
 def text(vocab_size: int) -> list[int]:
@@ -150,7 +203,7 @@ def agreement(network: nn.Module, target: CachedModel, ids: Sequence[int]) -> Ag
     network.set_dtype(mx.float32)  # matrices of 4 bits keep their numbers, and their scales become float32
     exact = passes(network, [[token] for token in ids[:TOKENS]])
     return Agreement(
-        found=largest_change(ours, one[at:]),
+        change=largest_change(ours, one[at:]),
         measured=largest_change(several, one),
         float32=largest_change(one, exact),
         one_rounding=2 * BFLOAT16_EPSILON * largest,
@@ -196,24 +249,12 @@ def _without_rollback(network: nn.Module, ids: Sequence[int]) -> tuple[mx.array,
     """(logits [.., V] of the text after a rejected draft that stayed in the caches, the first one's position)."""
     at = PROMPT_TOKENS + 2
     wrong = [(token + 1) % len(ids) for token in ids[at : at + LOST_TOKENS]]
-    kept = passes(network, [list(ids[:at]), wrong, list(ids[at:TOKENS])])
-    return kept[at + len(wrong) :], at
+    rows = passes(network, [list(ids[:at]), wrong, list(ids[at:TOKENS])])
+    return rows[at + len(wrong) :], at
 
 
-def largest_change(found: mx.array, reference: mx.array) -> float:
-    """The largest change, over all rows [.., V], of any token's gap to the reference's best token."""
-    change = found - reference[: len(found)]
-    best = mx.argmax(reference[: len(found)], axis=-1, keepdims=True)
+def largest_change(logits: mx.array, reference: mx.array) -> float:
+    """The largest change, over all rows [.., V], of the lead of the reference's best token over any other."""
+    change = logits - reference[: len(logits)]
+    best = mx.argmax(reference[: len(logits)], axis=-1, keepdims=True)
     return float(mx.max(mx.abs(change - mx.take_along_axis(change, best, axis=-1))))
-
-
-def run_families(known: Sequence[Family], precisions: Sequence[str] = PRECISIONS) -> Iterator[Outcome]:
-    """Run `check_family` on each family and precision. A family that raises counts as wrong, and the run goes on."""
-    for family in known:
-        for precision in precisions:
-            try:
-                yield check_family(family, precision)
-            except RAISED as error:
-                name = f"{family.model_type}, {precision}"
-                yield Outcome(name, "wrong", detail=f"{type(error).__name__}: {error}", proves=family.proves(precision))
-            mx.clear_cache()

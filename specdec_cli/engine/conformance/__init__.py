@@ -1,1 +1,0 @@
-"""Every architecture of the installed mlx-lm, tiny and random: does its output stay its own under speculation?"""
