@@ -1,0 +1,53 @@
+"""Where other libraries enter the package; every other module does without them."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import specdec_cli
+
+PACKAGE = Path(specdec_cli.__file__).parent
+ENTRIES = {
+    "rich": ("ui",),
+    "typer": ("cli",),
+    "mlx": ("engine",),
+    "mlx_lm": ("engine", "models"),
+    "transformers": ("models.tokenizer",),
+    "llguidance": ("models.grammar",),
+    "numpy": ("models.grammar",),
+    "huggingface_hub": ("hub",),
+    "prompt_toolkit": ("ui.chat.line_editor",),
+    "starlette": ("serve.http",),
+    "uvicorn": ("serve.http",),
+}
+
+
+def imported(source):
+    """Top names of the libraries that `source` imports, inside functions too."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def strangers(module, source):
+    """Libraries that `module` imports and that enter elsewhere."""
+    places = {name: ENTRIES[name] for name in imported(source) if name in ENTRIES}
+    return [n for n, allowed in places.items() if not any(f"{module}.".startswith(f"{entry}.") for entry in allowed)]
+
+
+MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+
+
+def test_libraries_enter_where_the_table_says():
+    found = {module: strangers(module, path.read_text("utf-8")) for module, path in MODULES.items()}
+    assert {module: names for module, names in found.items() if names} == {}
+
+
+@pytest.mark.parametrize("library", ENTRIES)
+def test_each_does_enter_there_and_would_be_found_elsewhere(library):
+    """Control: the table names nothing that is gone, and an import planted in a pure module is found."""
+    assert any(library in imported(path.read_text("utf-8")) for path in MODULES.values())
+    assert strangers("events", f"def f():\n    from {library}.part import name\n") == [library]
