@@ -189,8 +189,8 @@ FAULTS = (
     Fault(
         "H9 a verdict on memory without the draft",
         "session/load.py",
-        "require_fit(parts.checkpoints, reserve_tokens, kv_bits, parts.draft.head)",
-        "require_fit(parts.checkpoints[:1], reserve_tokens, kv_bits, parts.draft.head)",
+        "memory_obstacle(files, reserve_tokens, kv_bits)",
+        "memory_obstacle(replace(files, draft=None), reserve_tokens, kv_bits)",
         "session/test_load.py::test_a_draft_that_does_not_fit_beside_its_target_is_refused",
     ),
     Fault(

@@ -22,7 +22,7 @@ from specdec_cli.format import count, percent, size
 from specdec_cli.hub import locate
 from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.request import Request
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
@@ -64,11 +64,19 @@ class Screen(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A pair in memory; `drafter` names the drafter used while drafting is on."""
+    """A pair in memory."""
 
-    pair: Pair
+    spec: PairSpec
     session: Session
-    drafter: str
+
+    @property
+    def pair(self) -> Pair:
+        return self.spec.pair
+
+    @property
+    def drafter(self) -> str:
+        """The drafter used while drafting is on."""
+        return self.spec.drafter
 
     @property
     def summary(self) -> str:
@@ -89,8 +97,8 @@ class Loaded:
         }
 
 
-Open = Callable[[Pair, str], Loaded]
-"""(pair, drafter) -> loaded. Raises: SpecdecError."""
+Open = Callable[[PairSpec], Loaded]
+"""Loads the pair. Raises: SpecdecError."""
 
 
 def _commit(name: str, pinned: str | None) -> str | None:
@@ -210,19 +218,19 @@ class Chat:
             raise
         self.saved_to = path if self.saved_to is not None else None
 
-    def switch(self, pair: Pair, drafter: str) -> None:
+    def switch(self, spec: PairSpec) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
-        before = self.loaded.pair, self.loaded.drafter
+        before = self.loaded.spec
         self._capacity = None
         del self.loaded
         gc.collect()
         clear_cache()  # else the old weights stay in mlx's cache of freed buffers
         try:
-            self.loaded = self._open(pair, drafter)
+            self.loaded = self._open(spec)
         except SpecdecError:
-            self.loaded = self._open(*before)
+            self.loaded = self._open(before)
             raise
-        if pair != before[0]:
+        if (pair := spec.pair) != before.pair:
             self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
 

@@ -19,7 +19,8 @@ from specdec_cli.format import count, percent, speed
 from specdec_cli.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.pairs.local import model_folder
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.request import Constraint, ShapeKind, flag, one_name
 from specdec_cli.session.conversation import Conversation
 from specdec_cli.stats import ChatStats
@@ -148,9 +149,9 @@ def _draft(chat: Chat, argument: str) -> None:
     kind = kind_of(loaded.drafter)
     if drafts and (kind.needs_draft or not kind.drafts) and loaded.session.names[1] is None:
         if loaded.pair.draft:
-            chat.switch(loaded.pair, MODEL.name)
+            chat.switch(replace(loaded.spec, drafter=MODEL.name))
         else:
-            chat.loaded = replace(loaded, drafter=LOOKUP.name)
+            chat.loaded = replace(loaded, spec=replace(loaded.spec, drafter=LOOKUP.name))
     chat.settings = replace(chat.settings, drafts=drafts)
     by_text = not kind_of(chat.loaded.drafter).by_network
     who = f"the conversation's own text drafts ({chat.loaded.drafter})" if by_text else "the draft is on"
@@ -164,9 +165,9 @@ def _panel(chat: Chat, argument: str) -> None:
 def _pair(chat: Chat, argument: str) -> None:
     if argument:
         pair = registry().find(argument)
-        for name, revision in pair.models:
-            model_folder(pair, name, revision)  # before the present pair is unloaded
-        chat.switch(pair, pair.drafter or chat.loaded.drafter)
+        spec = PairSpec(pair, pair.drafter or chat.loaded.drafter)
+        resolve(spec)  # what is missing is said before the present pair is unloaded
+        chat.switch(spec)
     chat.screen.notice(chat.loaded.summary)
 
 

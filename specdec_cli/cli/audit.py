@@ -9,7 +9,7 @@ from typing import Literal
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import load_session, resolve
+from specdec_cli.cli.load import load_session, specify
 from specdec_cli.cli.options import ModelOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
@@ -49,13 +49,13 @@ def audit(
     ks = None if k is None else parse_ks(k)
     asked = (temp, seed, raw, gap, shape.constraint())
     samples = BUNDLED if prompts is None else read_prompts(prompts)
-    found = resolve(models, ks or (), raw=raw, shown=True)
+    spec = specify(models, ks or (), raw=raw, shown=True)
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
-    session = load_session(found, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
+    session = load_session(spec, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
-    plan = AuditPlan(samples, ks or (found.pair.expected_k,), found.drafter, max_tokens, *asked)
+    plan = AuditPlan(samples, ks or (spec.pair.expected_k,), spec.drafter, max_tokens, *asked)
     with awake(), counting(sys.stderr) as report:
         result = run_audit(session, plan, report)
     if json:

@@ -13,13 +13,13 @@ import typer
 from specdec_cli.cli.bench_options import BenchOptions, ContenderOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
-from specdec_cli.cli.load import forbid_network, loading, read_by_draft, resolve_named, resolving
+from specdec_cli.cli.load import choose_named, choosing, forbid_network, loading, require_named
 from specdec_cli.cli.options import PairOptions, ShapeOptions
 from specdec_cli.cli.table import CONTENDERS
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
 from specdec_cli.machine import awake
-from specdec_cli.request import Constraint, effective, one_name
+from specdec_cli.request import Constraint, effective, one_name, parse_draft_context
 
 if TYPE_CHECKING:
     from specdec_cli.bench.result import BenchResult
@@ -49,7 +49,7 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
     if options.compare is not None:
         _compare(options.compare, options.json)
         return
-    with resolving(models, shown=not options.quiet):
+    with choosing(models, shown=not options.quiet):
         request, reason = _request(models, options, shape.constraint())
     result = _measure(request, reason, options.export or [], options.quiet)
     if options.json:
@@ -67,7 +67,8 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     from specdec_cli.bench.prompts import from_file, load
     from specdec_cli.bench.result import BenchSettings
     from specdec_cli.bench.sweep import BenchRequest
-    from specdec_cli.pairs.resolve import has_own_head, no_pair
+    from specdec_cli.pairs.files import resolve
+    from specdec_cli.pairs.pair import PairSpec
 
     drafts = models.drafts
     drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
@@ -87,25 +88,24 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     forbid_network(models.offline)
     first = drafts[0] if models.target and drafts else None  # a draft beside --pair joins it below
     names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
-    found = resolve_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
-    if found.unnamed and not options.raw:
-        raise no_pair()
-    pair = replace(found.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else found.pair
-    pair = read_by_draft(pair, models)
-    named = found.pair.source != "command line" and not drafts
+    spec = choose_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
+    spec = spec.reading(parse_draft_context(models.draft_context))
+    require_named(spec, options.raw)
+    pair = replace(spec.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else spec.pair
+    listed = spec.pair.source != "command line" and not drafts
     if shape and options.fixed_length:
         raise UsageError(f"--fixed-length beside {shape.flag}, which ends its answers itself", "leave out one of them")
     if options.write:
-        _require_one_k(named, shape, len(drafts) + len(drafters) + len(temperatures) > 2)
+        _require_one_k(listed, shape, len(drafts) + len(drafters) + len(temperatures) > 2)
     lacking = [name for name in drafters if DRAFTERS[name].needs_draft and DRAFTERS[name].uses_draft]
     if options.drafters and lacking and not pair.draft:
         raise UsageError(f"--drafter {lacking[0]}, and {pair.name} has no draft", "name one: --draft ID")
     if not options.drafters and not pair.draft:
-        own = has_own_head(pair.target, pair.target_revision)
+        own = resolve(PairSpec(pair)).draft
         drafters = (MTP.name if own else LOOKUP.name,)  # without a draft, the text itself drafts
     settings = BenchSettings(
         pair=pair.name,
-        named=named,
+        named=listed,
         target=pair.target,
         contenders=(),
         ks=parse_lengths(options.k),
@@ -122,17 +122,17 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
         draft_context=pair.draft_context,
         own_context=models.draft_context is None,
     )
-    return BenchRequest(pair, settings, drafts[1:], drafters, prompts, models.force, shape), found.reason
+    return BenchRequest(pair, settings, drafts[1:], drafters, prompts, models.force, shape), spec.reason
 
 
-def _require_one_k(named: bool, shape: Constraint | None, several: bool) -> None:
+def _require_one_k(listed: bool, shape: Constraint | None, several: bool) -> None:
     """Checks --write before any time is spent.
 
     Raises: UsageError where the pair has no entry, or there is more than one K to write.
     """
     if shape:
         raise UsageError(f"--write beside {shape.flag}: its K suits such answers alone", "leave one of them out")
-    if not named:
+    if not listed:
         raise UsageError(
             "--write needs a pair by name, and this one was named by its models",
             "specdec pairs add NAME --target ID --draft ID, then specdec bench -p NAME --write",

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, TextIO, cast
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, resolve, warn_of_unused_k
+from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, specify, warn_of_unused_k
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.cli.process import as_user_error
 from specdec_cli.errors import UsageError
 from specdec_cli.format import count
 from specdec_cli.kinds import DEFAULT_DRAFTER
+from specdec_cli.request import parse_draft_context
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
     from specdec_cli.chat.transcript import Transcript
-    from specdec_cli.pairs.pair import Pair
-    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.pairs.pair import PairSpec
 
 app = typer.Typer()
 # The check that a chat fits into memory assumes a context of this many tokens.
@@ -98,28 +98,27 @@ def _talk(
     from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.chat.settings import ChatSettings
-    from specdec_cli.pairs.resolve import Resolved
     from specdec_cli.ui.chat.screen import ChatScreen, toolbar
     from specdec_cli.ui.display import TraceDisplay
 
     said = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
-    found = resolve_for(transcript, models, **said)
-    settings = ChatSettings(asked.request(found), overflow=on_overflow, panel=display.panel is not False)
+    first_spec = spec_for(transcript, models, **said)
+    settings = ChatSettings(asked.request(first_spec), overflow=on_overflow, panel=display.panel is not False)
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
-    def open_pair(pair: Pair, drafter: str) -> Loaded:
-        resolved = Resolved(pair, drafter=drafter)
-        session = load_session(resolved, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
-        return Loaded(pair, session, drafter)
+    def open_pair(spec: PairSpec) -> Loaded:
+        read = spec.reading(parse_draft_context(models.draft_context))
+        session = load_session(read, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
+        return Loaded(spec, session)
 
     with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
-        loaded = open_pair(found.pair, found.drafter)
+        loaded = open_pair(first_spec)
         chat: Chat
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, _editors_terminal(display))
         chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, stuck=display.answer_press)
-        introduce_demo(found.pair.name, **said)
+        introduce_demo(first_spec.pair.name, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
         screen.notice(f"{loaded.summary} · /help{continued}")
@@ -146,14 +145,13 @@ def open_transcript(resume: Path | None, save: Path | None, system: str | None) 
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
 
 
-def resolve_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> Resolved:
+def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> PairSpec:
     """The pair that is named, else the one of the transcript, else the default pair."""
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
-        return resolve(models, shown=shown, plain=plain)
+        return specify(models, shown=shown, plain=plain)
     from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.pair import Pair
-    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.pairs.pair import Pair, PairSpec
 
     forbid_network(models.offline)
     pair = Pair(
@@ -166,7 +164,7 @@ def resolve_for(transcript: Transcript, models: ModelOptions, *, shown: bool, pl
     listed = registry().pairs.get(pair.name)
     if listed is not None and (listed.target, listed.draft) == (pair.target, pair.draft):
         pair = replace(pair, k=listed.k)
-    return Resolved(pair, "the pair of the saved conversation", models.drafter or DEFAULT_DRAFTER)
+    return PairSpec(pair, models.drafter or DEFAULT_DRAFTER, "the pair of the saved conversation")
 
 
 def _editors_terminal(display: DisplayOptions) -> TextIO | None:

@@ -26,7 +26,7 @@ def demo(*, plain: bool = False) -> None:
     It is a race of two tiny models that ship inside specdec, and what it shows.
     """
     from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.resolve import first_step
+    from specdec_cli.pairs.choose import first_step
     from specdec_cli.ui.display import print_columns, print_notice
     from specdec_cli.ui.race import lesson
 

@@ -14,7 +14,7 @@ import typer
 from specdec_cli.cli.bench_options import parse_seconds
 from specdec_cli.cli.command import ask, grouped
 from specdec_cli.cli.export import require_writable, write_export
-from specdec_cli.cli.load import load_session, resolve
+from specdec_cli.cli.load import load_session, specify
 from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
@@ -108,18 +108,18 @@ def _report(file: Path, options: ReportOptions) -> None:
             "add --yes to write it without asking",
         )
     models = options.models
-    found = resolve(models, raw=True)
+    spec = specify(models, raw=True)
 
     def open_session(reserve_tokens: int) -> Session:
-        request = sampled_request(found.drafter)
+        request = sampled_request(spec.drafter)
         return load_session(
-            found, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False, request=request
+            spec, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False, request=request
         )
 
-    if found.reason:
-        print_notice(sys.stderr, found.reason, plain=False)
+    if spec.reason:
+        print_notice(sys.stderr, spec.reason, plain=False)
     with awake(), counting(sys.stderr) as progress:
-        report = make_report(found.pair, open_session, budget_seconds, progress)
+        report = make_report(spec.pair, open_session, budget_seconds, progress)
     print_columns(sys.stdout, report_rows(report))
     print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)
     ask(f"Write {file}?", options.yes)

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Self
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import HEAD, NONE, K, drafter_at
-from specdec_cli.pairs.pair import DEMO, Pair
+from specdec_cli.pairs.pair import DEMO
 from specdec_cli.request import Request, parse_draft_context, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.cli.bench_options import ContenderOptions
-    from specdec_cli.pairs.resolve import Resolved
+    from specdec_cli.pairs.pair import PairSpec
     from specdec_cli.session.session import Session
 
 
@@ -50,20 +50,20 @@ class AnswerSettings:
         """The one draft length, if any was asked for."""
         return () if self.k is None else (self.k,)
 
-    def request(self, found: Resolved) -> Request:
-        """The request to the pair `found`: what is not given is the pair's own."""
-        pair = found.pair
+    def request(self, spec: PairSpec) -> Request:
+        """The request to the pair of `spec`: what is not given is the pair's own."""
+        pair = spec.pair
         k, stop_repetition = pair.k if self.k is None else self.k, self.stop_repetition
         repeated = pair.stop_repetition if stop_repetition is None else stop_repetition
-        return replace(self.asked, k=k, drafter=found.drafter, stop_repetition=repeated)
+        return replace(self.asked, k=k, drafter=spec.drafter, stop_repetition=repeated)
 
 
-def resolve_named(name: str | None, models: PairOptions | ModelOptions, *, here: bool) -> Resolved:
+def choose_named(name: str | None, models: PairOptions | ModelOptions, *, here: bool) -> PairSpec:
     """The pair `name`, or the models that are named instead; with `here` only what needs no download."""
-    from specdec_cli.pairs.resolve import resolve_pair
+    from specdec_cli.pairs.choose import choose
 
     draft = draft_name(models.draft, models.head_from)
-    return resolve_pair(name, models.target, draft, models.target_revision, models.draft_revision, here=here)
+    return choose(name, models.target, draft, models.target_revision, models.draft_revision, here=here)
 
 
 def draft_name(draft: str | None, head_from: str | None) -> str | None:
@@ -83,30 +83,29 @@ def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: b
         print_notice(sys.stderr, f"-k {k} has no effect: --drafter {NONE.name} drafts nothing", plain)
 
 
-def resolve(
+def specify(
     models: ModelOptions, ks: Sequence[K] = (), *, raw: bool = False, shown: bool = False, plain: bool = False
-) -> Resolved:
+) -> PairSpec:
     """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
     `--offline` holds from here on. With `shown` a person reads meanwhile that something is loaded.
     Raises: NoPair where nobody named a pair and the prompt is not `raw`: the demo pair answers no questions.
     """
-    from specdec_cli.pairs.resolve import no_pair
-
     forbid_network(models.offline)
-    drafter = drafter_at(models.drafter, ks)
-    with resolving(models, shown=shown, plain=plain):
-        found = resolve_named(models.pair, models, here=drafter != NONE.name)
-    if found.unnamed and not raw:
+    drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
+    with choosing(models, shown=shown, plain=plain):
+        spec = choose_named(models.pair, models, here=drafter != NONE.name).reading(context)
+    require_named(spec, raw)
+    reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
+    return replace(spec, reason=reason, drafter=drafter or spec.drafter)
+
+
+def require_named(spec: PairSpec, raw: bool) -> None:
+    """Raises: NoPair for the demo pair, unless somebody named it or its text is continued as it is (`raw`)."""
+    from specdec_cli.pairs.choose import no_pair
+
+    if not (spec.named or raw):
         raise no_pair()
-    reason = "" if drafter == NONE.name else found.reason  # why it drafts as it does, and nobody is to draft
-    return replace(found, reason=reason, pair=read_by_draft(found.pair, models), drafter=drafter or found.drafter)
-
-
-def read_by_draft(pair: Pair, models: ModelOptions | ContenderOptions) -> Pair:
-    """The pair, of whose contexts the draft reads what `--draft-context` says. Raises: UsageError."""
-    asked = parse_draft_context(models.draft_context)
-    return pair if asked is None else replace(pair, draft_context=asked)
 
 
 def forbid_network(offline: bool) -> None:
@@ -116,7 +115,7 @@ def forbid_network(offline: bool) -> None:
 
 
 @contextmanager
-def resolving(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> Iterator[None]:
+def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> Iterator[None]:
     """A line on a terminal, before the imports that take seconds: choosing a draft may read several tokenizers."""
     from specdec_cli.ui.display import print_notice, status_line
     from specdec_cli.ui.terminal import can_draw, is_terminal
@@ -151,7 +150,7 @@ def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iter
 
 
 def load_session(
-    found: Resolved,
+    spec: PairSpec,
     models: ModelOptions,
     *,
     reserve_tokens: int,
@@ -164,13 +163,12 @@ def load_session(
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
-    with loading(found.pair.name, found.reason, shown=shown, plain=plain) as tell:
+    with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as tell:
         from specdec_cli.session.cost_file import cost_file
         from specdec_cli.session.load import load
 
         return load(
-            read_by_draft(found.pair, models),
-            drafter=found.drafter,
+            spec,
             reserve_tokens=None if models.force else reserve_tokens,
             kv_bits=models.kv_bits,
             costs=cost_file() if remember_costs else None,
@@ -179,9 +177,9 @@ def load_session(
         ).session()
 
 
-def without_reason(found: Resolved) -> Resolved:
+def without_reason(spec: PairSpec) -> PairSpec:
     """The demo introduces itself, so that no line need say why it was chosen."""
-    return replace(found, reason="") if found.pair.name == DEMO else found
+    return replace(spec, reason="") if spec.pair.name == DEMO else spec
 
 
 def introduce_demo(name: str, *, shown: bool, plain: bool) -> None:

@@ -12,11 +12,11 @@ from dataclasses import replace
 import typer
 
 from specdec_cli.cli.command import ask, grouped, require_answer
-from specdec_cli.cli.load import draft_name, resolve_named
+from specdec_cli.cli.load import choose_named, draft_name
 from specdec_cli.cli.options import PairOptions
 from specdec_cli.errors import NotAvailable, UsageError
 from specdec_cli.format import size
-from specdec_cli.pairs.pair import DEMO, Pair
+from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
 from specdec_cli.request import parse_k
 
 app = typer.Typer()
@@ -105,7 +105,7 @@ def _same_models(known: Pair, new: Pair) -> bool:
 
 def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
-    from specdec_cli.pairs.local import name_to_keep
+    from specdec_cli.pairs.files import name_to_keep
     from specdec_cli.pairs.registry import DIGEST
 
     if not NAME.fullmatch(name):
@@ -223,18 +223,18 @@ def check(
     Tokenizers, caches, memory, expected gain.
     """
     from specdec_cli.pairs.catalog import partly_here
-    from specdec_cli.pairs.check import check_pair, locate_pair
-    from specdec_cli.pairs.local import explain_offline
+    from specdec_cli.pairs.check import judge
+    from specdec_cli.pairs.files import explain_offline, resolve
     from specdec_cli.ui.pairs import print_checks, print_json, print_verdict
 
     with explain_offline(offline):
-        resolved = resolve_named(name, models, here=offline)
+        spec = choose_named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
-    for problem in partly_here(resolved.pair.models):
+    for problem in partly_here(spec.pair.models):
         raise problem
-    found = check_pair(resolved.pair, locate_pair(resolved.pair, offline), max_context, kv_bits)
-    if resolved.reason:
-        say(resolved.reason)
+    found = judge(resolve(PairSpec.of(spec.pair), "headers", offline=offline), max_context, kv_bits)
+    if spec.reason:
+        say(spec.reason)
     if json:
         print_json(sys.stdout, found.to_dict())
     else:
@@ -261,8 +261,9 @@ def pull(
 
     Without a name specdec recommends one for this machine, and asks.
     """
-    from specdec_cli.pairs.catalog import recommended, registry
-    from specdec_cli.pairs.local import explain_offline
+    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs.choose import recommended
+    from specdec_cli.pairs.files import explain_offline
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
 
@@ -273,8 +274,8 @@ def pull(
     else:
         yes = True
         with explain_offline(offline):
-            resolved = resolve_named(name, models, here=offline)
-        pair, reason = resolved.pair, resolved.reason
+            spec = choose_named(name, models, here=offline)
+        pair, reason = spec.pair, spec.reason
     if reason:
         say(reason)
 

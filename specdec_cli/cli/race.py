@@ -17,7 +17,7 @@ from specdec_cli.cli.load import (
     AnswerSettings,
     introduce_demo,
     load_session,
-    resolve,
+    specify,
     warn_of_unused_k,
     without_reason,
 )
@@ -83,18 +83,18 @@ def run_race(
     """All events of one race, shown as they come. Raises: SpecdecError."""
     shown = not (quiet or json)
     warn_of_unused_k(models, asked.k, shown=shown, plain=plain)
-    found = without_reason(resolve(models, raw=True, shown=shown, plain=plain))
+    spec = without_reason(specify(models, raw=True, shown=shown, plain=plain))
     doubt = warning_of_load(shown and sys.stderr.isatty())
     # Two lanes have caches of their own.
     reserve_tokens = 2 * (asked.asked.max_tokens + len(prompt.text) // 3)
-    session = load_session(found, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
+    session = load_session(spec, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
     from specdec_cli.race import race as lanes
     from specdec_cli.ui.race import race_display
 
-    request = asked.request(found)
+    request = asked.request(spec)
     request = lanes.same_text(request, session.effective(request)["temperature"])
     ids = session.raw_tokens(prompt.text) if prompt.raw else session.chat_tokens(prompt.text, prompt.system)
-    introduce_demo(found.pair.name, shown=shown, plain=plain)
+    introduce_demo(spec.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:
         show = stack.enter_context(race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain))

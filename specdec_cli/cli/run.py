@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, resolve, warn_of_unused_k, without_reason
+from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, specify, warn_of_unused_k, without_reason
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.events import Event, Failure, Finish
@@ -60,18 +60,18 @@ def run(
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
     said = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
-    found = without_reason(resolve(models, asked.ks, raw=raw, **said))
-    if predicted and models.drafter is None and found.drafter != NONE.name:
-        found = replace(found, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
-    request = replace(asked.request(found), predict=predicted)
+    spec = without_reason(specify(models, asked.ks, raw=raw, **said))
+    if predicted and models.drafter is None and spec.drafter != NONE.name:
+        spec = replace(spec, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
+    request = replace(asked.request(spec), predict=predicted)
     require_lookups(predicted, request.drafter, request.k)
     doubt = warning_of_load(display.notices and sys.stderr.isatty())
     with ExitStack() as stack:
-        screen = stack.enter_context(display.open(found.pair.name))
+        screen = stack.enter_context(display.open(spec.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
-        session = load_session(found, models, reserve_tokens=reserve_tokens, request=request, **said)
+        session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
         ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
-        introduce_demo(found.pair.name, **said)
+        introduce_demo(spec.pair.name, **said)
         if display.notices and sys.stderr.isatty():
             _warn_of_reference_blas(display.plain)
         interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import partial
@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import introduce_demo, load_session, resolve, without_reason
+from specdec_cli.cli.load import introduce_demo, load_session, specify, without_reason
 from specdec_cli.cli.options import ModelOptions
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, drafter_at
+from specdec_cli.kinds import drafter_at
 from specdec_cli.request import Request, parse_k
 from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:
-    from specdec_cli.pairs.pair import Pair, Registry
-    from specdec_cli.pairs.resolve import Resolved
-    from specdec_cli.serve.model import Switch
+    from specdec_cli.pairs.pair import PairSpec, Registry
     from specdec_cli.session.session import LoadedPair
 
 app = typer.Typer()
@@ -152,15 +150,23 @@ def serve(
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)
-    found = without_reason(resolve(models, ks, shown=not display.quiet, plain=display.plain))
+    spec = without_reason(specify(models, ks, shown=not display.quiet, plain=display.plain))
+
+    def base(spec: PairSpec) -> Request:
+        """What every request starts from: the options, else the pair's own."""
+        pair, loops = spec.pair, spec.pair.stop_repetition if stop_repetition is None else stop_repetition
+        length = pair.k if draft_length is None else draft_length
+        return Request(k=length, drafter=spec.drafter, max_context=max_context, stop_repetition=loops)
+
     if config is not None:
-        return print_config(config, found, access.host, access.port, key is not None, max_context, display.plain)
+        return print_config(config, spec, base(spec), access.host, access.port, key is not None, display.plain)
     with ExitStack() as stack:
+        from specdec_cli.pairs.files import resolve
         from specdec_cli.serve.disk import open_folder
         from specdec_cli.serve.http.access import AccessPolicy
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
-        from specdec_cli.serve.model import Model
+        from specdec_cli.serve.model import Model, Switch
         from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
         from specdec_cli.ui.serve.log import ServerLog, words_file
         from specdec_cli.ui.serve.page import page_files
@@ -169,79 +175,56 @@ def serve(
         log = ServerLog(sys.stderr, display.quiet, display.plain, stack.enter_context(words_file(keep.log)))
         socket = stack.enter_context(closing(listen(access.host, access.port)))
         policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
-        folder, name, first = None, found.pair.name, list[Model]()
+        folder, name = None, spec.pair.name
         if keep.cache_dir is not None:
             folder = stack.enter_context(open_folder(keep.cache_dir, keep.cache_dir_bytes, log.say))
+        drafter = drafter_at(models.drafter, ks)
 
-        def base(found: Resolved) -> Request:
-            """What every request starts from: the options, else the pair's own."""
-            pair, loops = found.pair, found.pair.stop_repetition if stop_repetition is None else stop_repetition
-            length = pair.k if draft_length is None else draft_length
-            return Request(k=length, drafter=found.drafter, max_context=max_context, stop_repetition=loops)
+        def load(spec: PairSpec) -> LoadedPair:
+            return load_session(
+                spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
+            ).pair
 
-        def load(found: Resolved) -> LoadedPair:
-            """The pair; a panel says itself that it is loaded again."""
-            shown = not display.quiet and not (first and display.draws)
-            return load_session(found, models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=display.plain).pair
+        def load_other(name: str) -> LoadedPair:
+            return load(spec_here(name, drafter))
 
-        def load_first() -> LoadedPair:
-            pair = load(found)
-            first[:] = [Model.of(pair, base(found), int(time.time()))]
-            return pair  # nobody else keeps it, or it could not be unloaded
-
-        others = Others(name, drafter_at(models.drafter, ks), base, load)
         options = SchedulerOptions(
             keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds
         )
-        scheduler = Scheduler(load_first, options, folder=folder, switch=others.loaded)
-        stack.callback(scheduler.close)
+        model = Model.of_files(resolve(spec), base(spec), int(time.time()))
+        scheduler = Scheduler(partial(load, spec), options, folder=folder, switch=load_other)
         introduce_demo(name, shown=not display.quiet, plain=display.plain)
         if display.draws:
             stack.enter_context(no_echo(sys.stdin))
             stack.enter_context(log.panel(name, policy.url, scheduler.status))
-            stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
-        switch = others.switch() if keep.switch else None
-        service = Service(first[0], scheduler, policy, log.reply, page_files(), switch)
+        stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
+        switch = Switch(partial(pairs_here, name, drafter), base) if keep.switch else None
+        service = Service(model, scheduler, policy, log.reply, page_files(), switch)
         Server(service, partial(log.started, name, policy.url, key is not None)).run([socket])
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class Others:
-    """For --switch: the pairs of models.toml that are here, but for the `first`.
+def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
+    """For --switch: the pairs of models.toml that are here, but for `first`, as that file and the cache are now.
 
-    `drafter` drafts for all of them, or each one's own.
+    `drafter` drafts for all of them, or each one's own. Raises: NotAvailable.
     """
+    from specdec_cli.pairs.catalog import downloaded
+    from specdec_cli.pairs.pair import PairSpec
 
-    first: str
-    drafter: str | None
-    based: Callable[[Resolved], Request]
-    load: Callable[[Resolved], LoadedPair]
-
-    def here(self) -> Mapping[str, Pair]:
-        """By name, as models.toml and the model cache are now. Raises: NotAvailable for a wrong models.toml."""
-        from specdec_cli.pairs.catalog import downloaded
-
-        return {name: p for name, p in _registry().pairs.items() if name != self.first and downloaded(p)}
-
-    def switch(self) -> Switch:
-        """What a server knows of them."""
-        from specdec_cli.serve.model import Switch
-
-        return Switch(self.here, lambda pair: self.based(self._resolved(pair)))
-
-    def loaded(self, name: str) -> LoadedPair:
-        """The pair of that name. Raises: NotAvailable, Refused, DoesNotFit."""
-        return self.load(self._resolved(_registry().find(name)))
-
-    def _resolved(self, pair: Pair) -> Resolved:
-        from specdec_cli.pairs.resolve import Resolved
-
-        return Resolved(pair, drafter=self.drafter or pair.drafter or DEFAULT_DRAFTER)
+    pairs = known_pairs().pairs.values()
+    return {pair.name: PairSpec.of(pair, drafter) for pair in pairs if pair.name != first and downloaded(pair)}
 
 
-def _registry() -> Registry:
-    """All pairs now. Raises: NotAvailable, for no request is to blame."""
+def spec_here(name: str, drafter: str | None) -> PairSpec:
+    """The pair of that name as models.toml is now. Raises: NotAvailable."""
+    from specdec_cli.pairs.pair import PairSpec
+
+    return PairSpec.of(known_pairs().find(name), drafter)
+
+
+def known_pairs() -> Registry:
+    """All pairs now. Raises: NotAvailable for a wrong models.toml, for no request is to blame."""
     from specdec_cli.pairs.catalog import registry
 
     try:
@@ -250,23 +233,20 @@ def _registry() -> Registry:
         raise NotAvailable(error.message, error.hint) from error
 
 
-def print_config(
-    name: str, found: Resolved, host: str, port: int, wants_key: bool, max_context: int | None, plain: bool
-) -> None:
+def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int, wants_key: bool, plain: bool) -> None:
     """Settings of the client `name` for this pair at that address, on stdout; no weight is read.
 
     Raises: NotAvailable, Refused, UsageError.
     """
+    from specdec_cli.pairs.files import resolve
     from specdec_cli.serve.http.access import AccessPolicy
-    from specdec_cli.session.load import pair_facts
     from specdec_cli.ui.display import print_notice
 
     if port == 0:
         raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
-    facts = pair_facts(found.pair, DRAFTERS[found.drafter])
-    limits = [limit for limit in (facts.context_limit, max_context) if limit is not None]
-    tools = facts.tokenizer.call_marks is not None
-    to = Connection(AccessPolicy(port, host).url, found.pair.name, min(limits, default=None), wants_key, tools)
+    files = resolve(spec)
+    tools = files.tokenizer.call_marks is not None
+    to = Connection(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
     for note in notes(name, to):
         print_notice(sys.stderr, note, plain)
     typer.echo(CLIENTS[name].write(to))

@@ -144,7 +144,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--gap X", "Largest gap that counts as a near-tie", default="the largest change measured"),
         Row("--write", "Put the recommended K into your models.toml"),
         Row("--compare A.json B.json", "Compare two exported results instead"),
-        Row("--selftest", "Test on this device that rollback changes nothing",
+        Row("--selftest", "Test here that rollback changes nothing",
             more="With small models of eight kinds, in 16 and 4 bits."),
         Row("--speed X", "Play X times as fast; inf does not wait", default="1; inf into a pipe"),
         Row("--step", "Wait for a key after every round",

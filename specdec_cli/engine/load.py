@@ -21,11 +21,12 @@ UNVERIFIABLE = {
 }
 
 
-def require_verifiable(checkpoint: Checkpoint) -> None:
-    """Raises: Refused for an architecture whose drafts cannot be checked in one pass; plain decoding works."""
+def unverifiable(checkpoint: Checkpoint) -> Refused | None:
+    """The refusal of an architecture whose drafts cannot be checked in one pass; plain decoding works."""
     architecture = MODEL_REMAPPING.get(checkpoint.model_type, checkpoint.model_type)
-    if why := UNVERIFIABLE.get(architecture):
-        raise Refused(f"{checkpoint.name} ({checkpoint.model_type}): {why}", "decode it plainly: --drafter none")
+    if reason := UNVERIFIABLE.get(architecture):
+        return Refused(f"{checkpoint.name} ({checkpoint.model_type}): {reason}", "decode it plainly: --drafter none")
+    return None
 
 
 def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:

@@ -155,14 +155,15 @@ class HeadFiles:
         packed = any(name.endswith(QUANTIZED) for name in self.tensors)
         return self if packed else replace(self, packing=packing_of(target))
 
-    def require_size(self, hidden_size: int) -> None:
-        """Raises: Refused unless it reads states of `hidden_size`."""
+    def of_other_size(self, hidden_size: int) -> Refused | None:
+        """The refusal of a head that does not read states of `hidden_size`."""
         rows = self.tensors["pre_fc_norm_hidden.weight"].shape
-        if rows != (hidden_size,):
-            raise Refused(
-                f"the MTP head of {self.name} reads states of {list(rows)}, and the target's have {hidden_size}",
-                "a head drafts only for the target it was trained with",
-            )
+        if rows == (hidden_size,):
+            return None
+        return Refused(
+            f"the MTP head of {self.name} reads states of {list(rows)}, and the target's have {hidden_size}",
+            "a head drafts only for the target it was trained with",
+        )
 
     @property
     def scores(self) -> bool:

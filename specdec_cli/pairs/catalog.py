@@ -15,8 +15,8 @@ from specdec_cli import hub, jsonfile
 from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
 from specdec_cli.kinds import HEAD
 from specdec_cli.machine import physical_bytes
-from specdec_cli.models.memory import limit_bytes
-from specdec_cli.pairs.pair import DEMO, Pair, PairRow, Registry
+from specdec_cli.pairs.limits import limit_bytes
+from specdec_cli.pairs.pair import Pair, PairRow, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 
 # "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
@@ -185,24 +185,6 @@ def _row(pair: Pair, sizes: dict[str, int], default: bool) -> PairRow:
     pullable = problem is None or can_be_pulled(problem)
     known = verified(pair, sizes)
     return PairRow(known, size, problem is None, fits(pair, size or estimate), default, estimate, pullable)
-
-
-def fitting(known: Registry) -> list[Pair]:
-    """Pairs with a stated minimum memory that this machine has, the one to recommend first.
-
-    Those whose ids rest on one source come last; then the largest minimum comes first, of equals the first listed.
-    """
-    found = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
-    return sorted(found, key=lambda pair: (pair.one_source, -(pair.min_memory_gb or 0)))
-
-
-def recommended(known: Registry) -> Pair:
-    """The first of those that fit. Raises: NotAvailable if even the smallest needs more memory."""
-    if found := fitting(known):
-        return found[0]
-    raise NotAvailable(
-        f"no listed pair is known to fit {physical_bytes() / 1e9:.1f} GB", "name one: specdec pull --target ID"
-    )
 
 
 def users_of(name: str, known: Registry) -> list[str]:

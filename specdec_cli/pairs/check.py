@@ -1,209 +1,89 @@
-"""Builds the verdict on a pair from a few hundred kB: no weight is read, so none need be downloaded.
+"""Can this pair run here, and is its draft worth using? By its files alone: no weight is read.
 
-Of a repository that only lends its head nothing comes but headers, its config.json and the head's own tensors.
+Cache sizes come from the architecture's own caches, built lazily and never evaluated, so that every kind is counted as
+it is. Advice gives its reason and never refuses. Its sources: LM Studio's size table; measurements by others on Apple
+GPUs, collected in the project's notes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from specdec_cli import hub, jsonfile
-from specdec_cli.errors import NotAvailable, Refused, SpecdecError
-from specdec_cli.kinds import HEAD
-from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, parse_header, read_checkpoint
-from specdec_cli.models.heads import HeadFiles, find_head, head_in, is_for_a_head, read_head
-from specdec_cli.models.vocab import compare
-from specdec_cli.pairs.advice import Side, advise, break_even
-from specdec_cli.pairs.catalog import is_local, network_forbidden
-from specdec_cli.pairs.local import explain_offline
-from specdec_cli.pairs.pair import Pair
-from specdec_cli.pairs.verdict import Verdict
-
-if TYPE_CHECKING:
-    from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli import hub
+from specdec_cli.engine import device
+from specdec_cli.engine.draft_length.chips import ROW_COST_BEFORE_M3, chip_of
+from specdec_cli.engine.load import empty_model, unverifiable
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.errors import DoesNotFit, Refused, SpecdecError
+from specdec_cli.format import parameters
+from specdec_cli.gain import TYPICAL_ROW_COST, round_steps
+from specdec_cli.kinds import DRAFTERS
+from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
+from specdec_cli.models.heads import HeadFiles
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.files import PairFiles
+from specdec_cli.pairs.limits import LONGEST, Footprint, MemoryEstimate, prefill_bytes
+from specdec_cli.pairs.verdict import PairVerdict
 
 DEFAULT_CONTEXT = 4096
+HINTED_BITS = 8
+# Contexts are tried in steps of so many tokens, up to the longest.
+STEP = 256
+VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
-@dataclass(frozen=True, slots=True)
-class HeadSource:
-    """The `head` in `snapshot`, whose configuration is the bytes `config`; `chosen` are its tensors by their file."""
+def find_obstacles(files: PairFiles, kv_bits: int | None = None) -> Iterator[SpecdecError]:
+    """What keeps a pair from drafting, but for the memory.
 
-    snapshot: hub.Snapshot
-    checkpoint: Checkpoint
-    config: bytes
-    head: HeadFiles
-    chosen: Mapping[hub.RemoteHeader, Collection[str]]
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(stored.size_bytes for stored in self.head.tensors.values())
-
-    @property
-    def kept(self) -> bool:
-        """Whether this very commit's head is here."""
-        return hub.kept_commit(self.snapshot.name) == self.snapshot.commit
-
-    def keep(self, progress: hub.Progress) -> None:
-        """Fetch the tensors and keep them. Raises: NotAvailable, DoesNotFit."""
-        layout = "pt" if self.head.zero_centred else "mlx"
-        hub.keep_head(self.snapshot, self.config, self.chosen, layout, progress)
-
-
-def find_source(name: str, revision: str | None) -> HeadSource:
-    """The head in the repository `name`, from the Hub. Raises: NotAvailable, Refused."""
-    snapshot = hub.resolve(name, revision)
-    config = hub.read_config(snapshot)
-    try:
-        values = jsonfile.parse_object(config)
-    except jsonfile.NotJson as error:
-        raise NotAvailable(f"config.json of {snapshot.name} is not valid JSON: {error}", "name another") from error
-    checkpoint = checkpoint_of(values, Path(snapshot.name), snapshot.name)
-    headers = hub.remote_headers(snapshot)
-    head = _head_in(checkpoint, headers)
-    if head is None:
-        tensors = sum(len(parse_header(Path(one.file.path), one.text).tensors) for one in headers)
-        raise NotAvailable(
-            f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head among {tensors} tensors",
-            "name the original repository of the target, or a head alone: --draft ID",
-        )
-    chosen = {one: {s.name for s in head.tensors.values() if str(s.file) == one.file.path} for one in headers}
-    return HeadSource(snapshot, checkpoint, config, head, chosen)
-
-
-def _head_in(checkpoint: Checkpoint, headers: Sequence[hub.RemoteHeader]) -> HeadFiles | None:
-    """The head in files that are not here, by their headers."""
-    paths = [Path(header.file.path) for header in headers]
-    return head_in(checkpoint, {p: parse_header(p, one.text) for p, one in zip(paths, headers, strict=True)})
-
-
-@dataclass(frozen=True, slots=True)
-class ModelFiles:
-    """A model's configuration and tokenizer on this machine; its weights may be elsewhere.
-
-    `snapshot` is the resolved commit, None for a folder. `head`: it is no model but this head, which lies in
-    `source` where that is not None.
+    Raises: NotAvailable for an architecture or a tokenizer that cannot be read, Refused for caches that cannot be
+    quantized to `kv_bits`.
     """
-
-    checkpoint: Checkpoint
-    weight_bytes: int
-    snapshot: hub.Snapshot | None = None
-    head: HeadFiles | None = None
-    source: HeadSource | None = None
-
-
-def locate_model(name: str, revision: str | None, offline: bool, as_draft: bool = False) -> ModelFiles:
-    """Configuration and tokenizer, downloaded if necessary (a few hundred kB); never the weights.
-
-    `as_draft`: it may be a head; of one that is not here, the headers of its files are read.
-    Raises: NotAvailable, Refused.
-    """
-    if name.startswith(HEAD) and not (offline or network_forbidden()):
-        source = find_source(name.removeprefix(HEAD), revision)
-        return ModelFiles(source.checkpoint, source.head.loaded_bytes, None, source.head, source)
-    snapshot = None
-    if is_local(name):
-        folder = hub.locate(name)
-    else:
-        snapshot = hub.resolve(name, revision, offline=offline)
-        folder, name = hub.fetch_small(snapshot), snapshot.name
-    if as_draft and is_for_a_head(folder, name):
-        here = snapshot is None or all((folder / f.path).is_file() for f in snapshot.files if f.is_weights)
-        checkpoint = read_checkpoint(folder, name, weights=False, heads=True)
-        head = _head_in(checkpoint, hub.remote_headers(snapshot)) if snapshot and not here else read_head(folder, name)
-        if head is None:
-            raise NotAvailable(f"{name} ({checkpoint.model_type}) holds no MTP head", "name another draft")
-        return ModelFiles(checkpoint, head.loaded_bytes, snapshot, head)
-    checkpoint = read_checkpoint(folder, name, weights=snapshot is None)
-    return ModelFiles(checkpoint, snapshot.weight_bytes if snapshot else checkpoint.loaded_bytes, snapshot)
+    drafts, target = DRAFTERS[files.spec.drafter].drafts, files.target.checkpoint
+    for checkpoint in files.checkpoints:
+        empty_model(checkpoint, kv_bits)
+        if drafts and (refusal := unverifiable(checkpoint)):
+            yield refusal
+    if files.head and (refusal := files.head.of_other_size(target.whole("hidden_size", 0))):
+        yield refusal
+    if files.vocab is not None and files.vocab.status == "incompatible":
+        yield files.vocab.refusal(*(checkpoint.name for checkpoint in files.checkpoints))
 
 
-def locate_pair(pair: Pair, offline: bool) -> list[ModelFiles]:
-    """Target and draft, each resolved to one commit, so that the commit checked is the commit downloaded.
-
-    Raises: NotAvailable, Refused.
-    """
-    with explain_offline(offline):
-        target = locate_model(pair.target, pair.target_revision, offline)
-        if pair.draft is None:
-            return [target]
-        draft = locate_model(pair.draft, pair.draft_revision, offline, as_draft=True)
-    if draft.head is not None and pair.draft.startswith(HEAD):
-        draft = replace(draft, head=draft.head.packed_like(target.checkpoint))
-    return [target, replace(draft, checkpoint=draft.checkpoint.as_draft(pair.recent))]
-
-
-def check_pair(
-    pair: Pair, located: list[ModelFiles], context_tokens: int | None, kv_bits: int | None = None
-) -> Verdict:
-    """Answers the five questions about `pair`: tokenizers, template and stops, caches, memory, expected gain.
+def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = None) -> PairVerdict:
+    """Answers the five questions about a pair: tokenizers, template and stops, caches, memory, expected gain.
 
     Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
     quantized to `kv_bits`.
     """
-    from specdec_cli.engine import device
-    from specdec_cli.engine.footprint import estimate
-    from specdec_cli.engine.load import empty_model, require_verifiable
-    from specdec_cli.models.tokenizer import Tokenizer
-
-    head, located = head_of(located, pair.recent), [model for model in located if model.head is None]
-    checkpoints, weights = [m.checkpoint for m in located], [m.weight_bytes for m in located]
-    tokenizers = [Tokenizer.of(checkpoints[0])]
-    tokenizers += [tokenizers[0].or_of(checkpoints[0], draft) for draft in checkpoints[1:]]
-    networks = [empty_model(checkpoint, kv_bits) for checkpoint in checkpoints]
-    obstacles = [refusal for checkpoint in checkpoints for refusal in _refusal(partial(require_verifiable, checkpoint))]
-    if head is not None:
-        obstacles += _refusal(partial(head.require_size, checkpoints[0].whole("hidden_size", 0)))
-    vocab = None
-    if len(tokenizers) == 2:
-        vocab = compare(tokenizers[0].table(), tokenizers[1].table())
-        if vocab.status == "incompatible":
-            obstacles.insert(0, vocab.refusal(pair.target, str(pair.draft)))
-    memory = estimate(checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
+    pair, head, tokenizer = files.pair, files.head, files.tokenizer
+    networks = [empty_model(checkpoint, kv_bits) for checkpoint in files.checkpoints]
+    obstacles = [*find_obstacles(files, kv_bits)]
+    weights = [model.weight_bytes for model in files.models]
+    memory = estimate(files.checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
     if not memory.fits:
         obstacles.append(memory.obstacle())
-    sides = [Side(m.weight_bytes, m.checkpoint.config) for m in located]
+    sides = [Side(model.weight_bytes, model.checkpoint.config) for model in files.models]
     draft = sides[1] if len(sides) == 2 else None
     shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has
     step_bytes = draft.weight_bytes if draft else head and _step_bytes(head, sides[0])
-    return Verdict(
+    return PairVerdict(
         pair=pair,
-        vocab=vocab,
-        stop_tokens=tuple(tokenizers[0].piece(token) for token in sorted(tokenizers[0].stop_tokens)),
-        has_template=tokenizers[0].has_template,
-        caches=tuple((c.name, ", ".join(n.cache_kinds)) for c, n in zip(checkpoints, networks, strict=True)),
+        vocab=files.vocab,
+        stop_tokens=tuple(tokenizer.piece(token) for token in sorted(tokenizer.stop_tokens)),
+        has_template=tokenizer.has_template,
+        caches=tuple((network.name, ", ".join(network.cache_kinds)) for network in networks),
         memory=memory,
         break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
-        warnings=_rowless(tokenizers[0], networks[0].vocab_size),
+        warnings=_rowless(tokenizer, networks[0].vocab_size),
         advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
     )
-
-
-def head_of(located: Sequence[ModelFiles], recent: int | None = None) -> HeadFiles | None:
-    """The head that drafts: the pair's draft, else one among the files of a target without a draft.
-
-    Of files for a head alone that are not here yet, the headers are read. It reads the last `recent` tokens.
-    """
-    found = _head_of(located)
-    return found and replace(found, recent=recent)
-
-
-def _head_of(located: Sequence[ModelFiles]) -> HeadFiles | None:
-    if len(located) > 1:
-        return located[1].head
-    target, snapshot = located[0].checkpoint, located[0].snapshot
-    with suppress(NotAvailable, Refused):
-        if snapshot is None or all(file.cached for file in snapshot.head_files):
-            return find_head(target)
-        return _head_in(target, hub.remote_headers(snapshot, snapshot.head_files))
-    return None
 
 
 def _step_bytes(head: HeadFiles, target: Side) -> int:
@@ -211,14 +91,6 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     sizes = target.text_config
     rows = 0 if head.scores else int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
     return head.loaded_bytes + rows * target.bits // 8
-
-
-def _refusal(require: Callable[[], None]) -> list[SpecdecError]:
-    try:
-        require()
-    except Refused as refusal:
-        return [refusal]
-    return []
 
 
 def _rowless(tokenizer: Tokenizer, rows: int) -> tuple[str, ...]:
@@ -229,3 +101,180 @@ def _rowless(tokenizer: Tokenizer, rows: int) -> tuple[str, ...]:
     more = f", and {len(ids) - 1} more have none either" if len(ids) > 1 else ""
     first = f"token {tokenizer.piece(min(ids))} has the id {min(ids)}, and the target has {rows} rows{more}"
     return (f"{first}; harmless unless a prompt holds it, which is refused",)
+
+
+# Largest useful draft for a target of at least this many billion parameters.
+SIZE_BANDS = ((32.0, 7.0), (14.0, 3.0), (7.0, 1.0))
+SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft must read the prompt's end first"
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One model's size and configuration, known without loading its weights."""
+
+    weight_bytes: int
+    config: Mapping[str, Any]
+
+    @property
+    def bits(self) -> int:
+        """Bits per weight: the quantization's, else those of the declared type, else 16."""
+        quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
+        stored = 32 if self.config.get("dtype", self.config.get("torch_dtype")) == "float32" else 16
+        bits = quantization.get("bits") if isinstance(quantization, Mapping) else None
+        return bits if isinstance(bits, int) and 1 <= bits <= 32 else stored
+
+    @property
+    def billions(self) -> float:
+        """Parameters in billions, estimated from bytes and bits."""
+        # A group of 64 weights has a 16-bit scale and bias: half a bit a weight.
+        per_weight = self.bits + (0.5 if self.bits < 16 else 0.0)
+        return self.weight_bytes * 8 / per_weight / 1e9
+
+    @property
+    def text_config(self) -> Mapping[str, Any]:
+        """The language model's part of the configuration."""
+        nested = self.config.get("text_config")
+        return nested if isinstance(nested, Mapping) else self.config
+
+    @property
+    def experts(self) -> bool:
+        """A mixture of experts."""
+        keys = [*self.config, *self.text_config]
+        return any(re.search(r"num_(local_|routed_)?experts$|n_routed_experts", key) for key in keys)
+
+
+def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> list[str]:
+    """Sentences, the most important first; the one on short answers for every draft model. `head`: that is the draft.
+
+    A head has no size to choose, and reads the prompt with the target.
+    """
+    if head:
+        return [*_target(target), *_chip(chip)]
+    if draft is None:
+        return ["no draft: the text itself drafts (--drafter ngram)"]
+    return [*_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
+
+
+def break_even(target: Side, step_bytes: int, k: int) -> float:
+    """Tokens a round must yield to pay for K draft steps (cost by the bytes read) and K more rows (typical cost)."""
+    return round_steps(k, step_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
+
+
+def _size(target: Side, draft: Side) -> list[str]:
+    big, small = target.billions, draft.billions
+    if big < 3.5:
+        advice = f"a target of {parameters(big)} parameters is too small for a useful draft"
+        return [f"{advice}; a better quantization gains more"]
+    largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
+    about = f"a draft of {parameters(small)} is large for a target of {parameters(big)}: use one up to {largest:.0f} B"
+    return [about] if small > largest * 1.2 else []
+
+
+def _target(target: Side) -> list[str]:
+    found = []
+    if target.experts:
+        found.append("mixture of experts: every verified row reads other experts, so gains are small")
+    if target.bits <= 4:
+        found.append("4-bit targets gain least: the same target in 8 bits is slower, but gains more from a draft")
+    return found
+
+
+def _chip(chip: str) -> list[str]:
+    found = chip_of(chip)
+    if found and found.generation in ROW_COST_BEFORE_M3:
+        cost = f"{chip}: before M3 several rows at once cost nearly as much as one by one, and pairs often lose"
+        return [cost, "on text that repeats itself try --drafter ngram: it costs no draft passes"]
+    return []
+
+
+def footprint(
+    checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel | None = None
+) -> Footprint:
+    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory, `model` has its shapes.
+
+    Raises: NotAvailable for a size that is none.
+    """
+    value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
+    hidden = checkpoint.whole("hidden_size", 0)
+    rows = min(device.prefill_tokens(), context_tokens)
+    model = model or empty_model(checkpoint)
+    cache_bytes = model.cache_bytes(context_tokens, value_bytes)
+    # From the second chunk on a layer's cache is copied where it grows.
+    copied_bytes = cache_bytes // model.layers if rows < context_tokens else 0
+    # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
+    sizes = model.head_sizes
+    fused = not model.network.kv and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
+    return Footprint(
+        name=checkpoint.name,
+        weight_bytes=weight_bytes,
+        cache_bytes=cache_bytes,
+        # Without its Metal kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
+        prefill_bytes=(0 if device.backend() == "metal" else rows * model.state_bytes)
+        + copied_bytes
+        + prefill_bytes(
+            rows,
+            context_tokens,
+            model.layers,
+            hidden,
+            checkpoint.whole("intermediate_size", 4 * hidden),
+            checkpoint.whole("num_attention_heads", 1),
+            value_bytes,
+            fused_attention=fused,
+        ),
+    )
+
+
+def estimate(
+    checkpoints: Sequence[Checkpoint],
+    weight_bytes: Sequence[int],
+    context_tokens: int,
+    kv_bits: int | None = None,
+    head: HeadFiles | None = None,
+    search: bool = True,
+) -> MemoryEstimate:
+    """All models of a pair, their weights taking `weight_bytes`, and its head, against what this device may use.
+
+    Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint. `search`: the
+    longest context that fits is wanted also where they do.
+    Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
+    """
+
+    def at(tokens: int, models: Sequence[CachedModel]) -> MemoryEstimate:
+        sizes = zip(checkpoints, weight_bytes, models, strict=True)
+        parts = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in sizes]
+        if head is not None:  # it reads the prompt with the target, whose layers take more for it
+            weights = _bytes_beside(checkpoints, head)
+            parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(tokens), 0))
+        return MemoryEstimate(tuple(parts), tokens, device.usable_bytes())
+
+    # What the model with the shortest context was made for.
+    longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)
+    models, context = [empty_model(checkpoint, kv_bits) for checkpoint in checkpoints], min(context_tokens, longest)
+    found = at(context, models)
+    if search or not found.fits:
+        steps = range(STEP, longest + 1, STEP)
+        fitting = bisect_left(steps, True, key=lambda tokens: not at(tokens, models).fits)
+        found = replace(found, largest_context=longest if fitting == len(steps) else fitting * STEP)
+    if not found.fits and kv_bits is None:
+        with suppress(Refused):
+            quantized = [empty_model(checkpoint, HINTED_BITS) for checkpoint in checkpoints]
+            found = replace(found, fits_with_kv_bits=HINTED_BITS if at(context, quantized).fits else None)
+    return found
+
+
+def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
+    """Bytes of a head's weights, none where its files were counted with a model's."""
+    # A checkpoint that was read without its weights may have them in its folder all the same.
+    counted = {path for c in checkpoints for path in c.weights or c.folder.glob(WEIGHTS)}
+    return 0 if counted.issuperset(head.files) else head.loaded_bytes
+
+
+def memory_obstacle(files: PairFiles, context_tokens: int, kv_bits: int | None = None) -> DoesNotFit | None:
+    """The refusal of a pair that does not fit, with the numbers and what would fit."""
+    checkpoints, head = files.checkpoints, files.head
+    weights = sum(c.loaded_bytes for c in checkpoints) + (_bytes_beside(checkpoints, head) if head else 0)
+    # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
+    if weights * 10 < device.usable_bytes() and context_tokens < 8192:
+        return None
+    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits, head, search=False)
+    return None if found.fits else found.obstacle()

@@ -1,15 +1,15 @@
-"""What a pair is (pure). An unknown name is an error that names the nearest known one."""
+"""What a pair is, as listed and as asked for (pure). An unknown name is an error that names the nearest known one."""
 
 from __future__ import annotations
 
 import difflib
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.kinds import DRAFTERS, HEAD
+from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, HEAD
 from specdec_cli.request import (
     DEFAULT_K,
     DRAFT_CONTEXT,
@@ -113,6 +113,30 @@ def require_text(name: str, value: object) -> None:
     """Raises: UsageError for what is neither a text nor None."""
     if not isinstance(value, str | None):
         raise UsageError(f"{name} {value!r} is not text", "give a name, a Hub id or a folder as text")
+
+
+@dataclass(frozen=True, slots=True)
+class PairSpec:
+    """A pair as it was asked for, and who drafts; of its files nothing is known yet.
+
+    `reason` says in a line why it is this pair, or this draft; empty where the user named it. `named`: somebody did.
+    """
+
+    pair: Pair
+    drafter: str = DEFAULT_DRAFTER
+    reason: str = ""
+    named: bool = True
+
+    @classmethod
+    def of(cls, pair: Pair, drafter: str | None = None) -> PairSpec:
+        """Of a pair as it is listed, drafted for by `drafter`, else as it says itself."""
+        return cls(pair, drafter or pair.drafter or DEFAULT_DRAFTER)
+
+    def reading(self, draft_context: DraftContext | None) -> PairSpec:
+        """The same, of whose contexts the draft reads so many tokens; None: what the pair says."""
+        if draft_context is None:
+            return self
+        return replace(self, pair=replace(self.pair, draft_context=draft_context))
 
 
 @dataclass(frozen=True, slots=True)

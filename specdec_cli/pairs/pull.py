@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from specdec_cli import hub
@@ -17,10 +17,11 @@ from specdec_cli.kinds import HEAD
 from specdec_cli.machine import awake
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
-from specdec_cli.pairs.check import HeadSource, check_pair, locate_pair
-from specdec_cli.pairs.pair import DEMO, Pair, Registry
+from specdec_cli.pairs.check import judge
+from specdec_cli.pairs.files import HeadSource, resolve
+from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.pairs.registry import user_file
-from specdec_cli.pairs.verdict import Verdict
+from specdec_cli.pairs.verdict import PairVerdict
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -31,7 +32,7 @@ class Screen(Protocol):
     def line(self, text: str) -> None:
         """One line on what happens."""
 
-    def verdict(self, found: Verdict) -> None:
+    def verdict(self, found: PairVerdict) -> None:
         """The verdict on the pair, before any weight."""
 
     def progress(self, total_bytes: int) -> AbstractContextManager[hub.Progress]:
@@ -56,24 +57,19 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    located = locate_pair(pair, offline)
-    # The models are named as the Hub spells them; folders keep their names.
-    given = zip(pair.models, located, strict=True)
-    names = [model.snapshot.name if model.snapshot else name for (name, _), model in given]
-    pair = replace(pair, target=names[0], draft=names[1] if len(names) > 1 else None)
-    found = check_pair(pair, located, context_tokens)
+    files = resolve(PairSpec.of(pair), "headers", offline=offline)
+    found = judge(files, context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
             raise obstacle
         screen.line(f"going on although {obstacle.message}")
-    snapshots = [model.snapshot for model in located if model.snapshot is not None]
-    _download(snapshots, screen, agree)
-    for source in [model.source for model in located if model.source is not None]:
-        _keep_head(source, screen, agree)
+    _download(files.snapshots, screen, agree)
+    if files.source is not None:
+        _keep_head(files.source, screen, agree)
     if verify:
-        _verify(snapshots, screen)
-    _remember(pair, screen)
+        _verify(files.snapshots, screen)
+    _remember(files.pair, screen)
 
 
 def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:

@@ -9,13 +9,13 @@ from specdec_cli.errors import SpecdecError
 from specdec_cli.gain import break_even_acceptance
 from specdec_cli.kinds import MTP
 from specdec_cli.models.heads import HeadFiles
-from specdec_cli.models.memory import MemoryEstimate
 from specdec_cli.models.vocab import VocabVerdict
+from specdec_cli.pairs.limits import MemoryEstimate
 from specdec_cli.pairs.pair import Pair
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PairVerdict:
     """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not.
 
     `head` drafts where it is not None.

@@ -10,11 +10,11 @@ from typing import Any
 
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DRAFTERS
 from specdec_cli.models.tokenizer import Between, Message, Tokenizer, unwatched
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.files import PairFiles, resolve
+from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.request import Request
-from specdec_cli.session.load import PairFacts, pair_facts
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.text import conversation_tokens
 
@@ -43,18 +43,27 @@ class Model:
     @classmethod
     def of(cls, pair: LoadedPair, base: Request, since: int) -> Model:
         """The same of a pair that is loaded."""
-        target, draft = pair.first.target, pair.first.draft
-        limits = [model.context_limit for model in (target, draft) if model and model.context_limit]
-        facts = PairFacts(pair.names, pair.tokenizer, target.vocab_size, min(limits, default=None))
-        return cls.of_facts(pair.pair.name, facts, base, since)
+        return cls._of(pair.pair, pair.names, pair.tokenizer, pair.first.target.vocab_size, pair.context, base, since)
 
     @classmethod
-    def of_facts(cls, name: str, facts: PairFacts, base: Request, since: int) -> Model:
-        """The same of a pair of which no weight was read."""
-        target, draft = facts.names
-        limit = min((limit for limit in (facts.context_limit, base.max_context) if limit is not None), default=None)
-        names = public_name(name), public_name(target), draft and public_name(draft)
-        return cls(*names, facts.tokenizer, facts.vocab_size, limit, base, since)
+    def of_files(cls, files: PairFiles, base: Request, since: int) -> Model:
+        """The same of a pair of which no weight was read. Raises: NotAvailable."""
+        return cls._of(files.spec.pair, files.names, files.tokenizer, files.vocab_size, files.context, base, since)
+
+    @classmethod
+    def _of(
+        cls,
+        pair: Pair,
+        names: tuple[str, str | None],
+        tokenizer: Tokenizer,
+        vocab_size: int,
+        context: ContextLimit,
+        base: Request,
+        since: int,
+    ) -> Model:
+        target, draft = names
+        public = public_name(pair.name), public_name(target), draft and public_name(draft)
+        return cls(*public, tokenizer, vocab_size, context.tokens(base), base, since)
 
     def answers_to(self, name: str | None) -> bool:
         """Whether a request for the model `name` is for this one."""
@@ -116,19 +125,19 @@ class Switch:
     of one is read when it is first asked for, without its weights, and stays so.
     """
 
-    here: Callable[[], Mapping[str, Pair]]
-    base: Callable[[Pair], Request]
+    here: Callable[[], Mapping[str, PairSpec]]
+    base: Callable[[PairSpec], Request]
     since: int = field(default_factory=lambda: int(time.time()))
     _known: dict[str, Model] = field(default_factory=dict)
 
     def find(self, name: str) -> Model | None:
         """The pair of that name, else one with that target; None if it is not here. Raises: NotAvailable, Refused."""
         if name not in self._known:
-            pairs = self.here()
-            pair = pairs.get(name) or next((pair for pair in pairs.values() if public_name(pair.target) == name), None)
-            if pair is None:
+            here = self.here()
+            by_target = (spec for spec in here.values() if public_name(spec.pair.target) == name)
+            spec = here.get(name) or next(by_target, None)
+            if spec is None:
                 return None
-            base = self.base(pair)
-            facts = pair_facts(pair, DRAFTERS[base.drafter])
-            self._known[name] = replace(Model.of_facts(pair.name, facts, base, self.since), pair=pair.name)
+            model = Model.of_files(resolve(spec), self.base(spec), self.since)
+            self._known[name] = replace(model, pair=spec.pair.name)
         return self._known[name]

@@ -388,7 +388,7 @@ def require_room(job: Job, capacity: Capacity) -> None:
 
     Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
     """
-    prompt, limit = len(job.prompt), capacity.context_limit(job.request)
+    prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
     if limit is not None and prompt >= limit:
         hint = "shorten the conversation, or serve a pair with a longer context"
         raise TooLong(f"prompt is too long: {prompt} tokens > {limit - 1} maximum", hint)
@@ -403,7 +403,7 @@ def require_room(job: Job, capacity: Capacity) -> None:
 
 def most_tokens(job: Job, capacity: Capacity) -> int:
     """Tokens that prompt and answer have at most."""
-    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context_limit(job.request)
+    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context.tokens(job.request)
     return tokens if limit is None else min(tokens, limit)
 
 

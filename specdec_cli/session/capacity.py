@@ -6,16 +6,13 @@ All sizes in bytes, all lengths in tokens.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import LONGEST
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.format import percent, size
-from specdec_cli.kinds import drafting
-from specdec_cli.models import memory
-from specdec_cli.request import Request
+from specdec_cli.pairs.limits import LONGEST, ContextLimit, limit_bytes
 from specdec_cli.session.session import LoadedPair
 
 # Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
@@ -39,9 +36,7 @@ class Capacity:
     limit_bytes: int
     caches: tuple[tuple[int, int], ...]
     snapshots: int = LEAST_SNAPSHOTS
-    target_limit: int | None = None
-    draft_limit: int | None = None
-    draft_kind: str | None = None
+    context: ContextLimit = field(default_factory=ContextLimit)
     relief: str = ""
 
     @property
@@ -59,13 +54,6 @@ class Capacity:
         """What to say once caches of so many bytes leave little room beside the weights; empty before."""
         share = (self.weight_bytes + cache_bytes) / self.limit_bytes
         return f"memory {percent(share)} of {size(self.limit_bytes)}: {self.relief}" if share >= TIGHT_SHARE else ""
-
-    def context_limit(self, request: Request) -> int | None:
-        """Tokens that prompt and answer may have together, None being endless; as `Session.context_limit`."""
-        kind = drafting(request.drafter, request.k, self.draft_kind).kind
-        draft = self.draft_limit if kind.uses_draft else None
-        limits = (limit for limit in (self.target_limit, draft, request.max_context) if limit is not None)
-        return min(limits, default=None)
 
     def cache_bytes(self, tokens: int) -> int:
         """Bytes of one conversation of so many tokens."""
@@ -86,18 +74,18 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
         return sum(model.cache_bytes(tokens, 4 if model.dtype == "float32" else 2) for model in models)
 
     weight_bytes = slot.weight_bytes
-    limit_bytes = memory.limit_bytes(device.usable_bytes() if usable_bytes is None else usable_bytes)
+    limit = limit_bytes(device.usable_bytes() if usable_bytes is None else usable_bytes)
     sizes = []
     for kept in (LEAST_SNAPSHOTS, LEAST_SNAPSHOTS + 1):
         slot.mark((), (), kept)
         sizes.append(held(LONGEST))
-    affordable = int((limit_bytes - weight_bytes) * SNAPSHOT_SHARE) // max(sizes[1] - sizes[0], 1)
+    affordable = int((limit - weight_bytes) * SNAPSHOT_SHARE) // max(sizes[1] - sizes[0], 1)
     snapshots = max(LEAST_SNAPSHOTS, min(affordable, MOST_SNAPSHOTS))
     slot.mark((), (), snapshots)
-    limit = target.context_limit or LONGEST
+    longest = target.context_limit or LONGEST
     lengths = [SHORTEST]
-    while lengths[-1] < limit:
-        lengths.append(min(2 * lengths[-1], limit))
+    while lengths[-1] < longest:
+        lengths.append(min(2 * lengths[-1], longest))
 
     def held_by_head(tokens: int) -> int:
         """Its cache is of one layer, like one of the target's."""
@@ -109,11 +97,9 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     )
     return Capacity(
         weight_bytes=weight_bytes,
-        limit_bytes=limit_bytes,
+        limit_bytes=limit,
         caches=tuple((length, held(length) + held_by_head(length)) for length in lengths),
         snapshots=snapshots,
-        target_limit=target.context_limit,
-        draft_limit=draft.context_limit if draft else None,
-        draft_kind=pair.draft_kind,
+        context=pair.context,
         relief=", ".join([*relief, "--max-context N bounds them"]),
     )

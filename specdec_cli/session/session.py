@@ -31,6 +31,7 @@ from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenf
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.session.cost_file import CostStore, Values
@@ -92,6 +93,12 @@ class LoadedPair:
     def draft_kind(self) -> str | None:
         """The kind of drafter that the pair's draft is: `model`, or a head's; None where it has none."""
         return self.first.draft.kind if self.first.draft else None
+
+    @property
+    def context(self) -> ContextLimit:
+        """What target and draft were made for."""
+        draft = self.first.draft
+        return ContextLimit(self.first.target.context_limit, draft.context_limit if draft else None)
 
     def slot(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""
@@ -205,10 +212,7 @@ class Session:
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
-        limits = [self.slot.target.context_limit, request.max_context]
-        if self.slot.draft is not None and self.drafter(request).uses_draft:
-            limits.append(self.slot.draft.context_limit)
-        return min((limit for limit in limits if limit is not None), default=None)
+        return self.pair.context.tokens(request)
 
     def reply(
         self,

@@ -14,7 +14,7 @@ from rich.progress import TransferSpeedColumn as Speed
 from rich.text import Text
 
 from specdec_cli.format import size
-from specdec_cli.pairs.verdict import Verdict
+from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.pairs import print_checks, print_line
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.suspension import cursor_for_the_shell
@@ -101,7 +101,7 @@ class PullScreen:
     def line(self, text: str) -> None:
         print_line(self._err, text)
 
-    def verdict(self, found: Verdict) -> None:
+    def verdict(self, found: PairVerdict) -> None:
         print_checks(self._err, found)
 
     def progress(self, total_bytes: int) -> AbstractContextManager[OnProgress]:

@@ -15,7 +15,7 @@ from rich.text import Text
 from specdec_cli.format import count, percent, size
 from specdec_cli.gain import break_even_share
 from specdec_cli.pairs.pair import Pair, PairRow
-from specdec_cli.pairs.verdict import Verdict
+from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
@@ -107,14 +107,14 @@ def print_json(out: TextIO, value: object) -> None:
     out.write(json.dumps(value, indent=1) + "\n")
 
 
-def print_checks(out: TextIO, found: Verdict) -> None:
+def print_checks(out: TextIO, found: PairVerdict) -> None:
     """The verdict's five answers and the memory table."""
     console = make_console(out, plain=False)
     console.print(_two_columns([(Text(label, "dim"), text) for label, text in _answers(found)]))
     console.print(_memory_table(found))
 
 
-def print_verdict(out: TextIO, found: Verdict) -> None:
+def print_verdict(out: TextIO, found: PairVerdict) -> None:
     """Every obstacle, or the command that runs the pair."""
     rows = []
     for error in found.obstacles:
@@ -134,7 +134,7 @@ def _two_columns(rows: Sequence[tuple[Text, str]]) -> Table:
     return table
 
 
-def _answers(found: Verdict) -> list[tuple[str, str]]:
+def _answers(found: PairVerdict) -> list[tuple[str, str]]:
     name = f"{found.pair.name} ({ONE_SOURCE})" if found.pair.one_source else found.pair.name
     rows = [("pair", name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
     if found.head is not None:
@@ -155,7 +155,7 @@ def _answers(found: Verdict) -> list[tuple[str, str]]:
     return rows + [("advice", sentence) for sentence in found.advice]
 
 
-def _memory_table(found: Verdict) -> Table:
+def _memory_table(found: PairVerdict) -> Table:
     estimate = found.memory
     table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
     table.add_column("memory", no_wrap=True)

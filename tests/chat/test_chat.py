@@ -53,11 +53,11 @@ def test_the_drafts_own_context_counts(pair):
 def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
     session, opened = recorded(*pair), []
 
-    def open_pair(chosen, drafter):
-        opened.append(chosen.name)
-        if chosen.name == "demo" and len(opened) == 1:
+    def open_pair(spec):
+        opened.append(spec.pair.name)
+        if spec.pair.name == "demo" and len(opened) == 1:
             raise NotAvailable("broken", "mend it")
-        return Loaded(chosen, session, drafter)
+        return Loaded(spec, session)
 
     chat, _, err = chat_with(session, open_pair)
     with pytest.raises(NotAvailable):
@@ -79,9 +79,9 @@ def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_bu
     del nets
     found = []
 
-    def open_pair(chosen, drafter):
+    def open_pair(spec):
         found.append((mx.get_active_memory(), mx.get_cache_memory()))
-        return Loaded(chosen, recorded(*pair), drafter)
+        return Loaded(spec, recorded(*pair))
 
     chat._open = open_pair
     before = mx.get_active_memory()
@@ -107,5 +107,5 @@ def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
 def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     """`target specdec:demo/hybrid, draft specdec:demo/hybrid`."""
     own = SimpleNamespace(names=("org/hybrid", "org/hybrid"), pair=SimpleNamespace(draft_kind="mtp"))
-    pair = opened[0].loaded.pair
-    assert Loaded(pair, own, "mtp").summary == f"{pair.name}: target org/hybrid, its own head (mtp)"
+    spec = opened[0].loaded.spec
+    assert Loaded(spec, own).summary == f"{spec.pair.name}: target org/hybrid, its own head (mtp)"

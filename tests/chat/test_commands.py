@@ -12,7 +12,7 @@ from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import ALIASES, COMMANDS, Leave, run_command, settings_rows, stats_rows, suggestions
 from specdec_cli.errors import UsageError
 from specdec_cli.events import Round
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.slot import Slot
 from specdec_cli.stats import ChatStats
 
@@ -119,7 +119,7 @@ def test_draft_on_without_a_draft_lets_the_text_draft(pair):
     session.pair = replace(session.pair, names=("target", None), first=Slot(session.slot.target))
     session.slot = session.pair.first
     chat, _, err = chat_with(session)
-    chat.loaded = Loaded(Pair("alone", "specdec:demo/target", None, 4), session, "model")
+    chat.loaded = Loaded(PairSpec(Pair("alone", "specdec:demo/target", None, 4), "model"), session)
     run_command(chat, "/draft on")
     assert chat.request().drafter == "ngram" and "own text drafts" in err.getvalue()
 

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.chat import chat_with, ran, recorded
 from specdec_cli.engine import device
-from specdec_cli.models.memory import HEADROOM
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.session.capacity import capacity_of
 
 TOKENS = 1500

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.cli.load import introduce_demo, load_session, resolve, resolve_named
+from specdec_cli.cli.load import choose_named, introduce_demo, load_session, specify
 from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
 from specdec_cli.pairs.pair import DEMO
@@ -31,13 +31,13 @@ def models(tiny_pair):
 
 
 def test_a_pair_by_name_and_by_its_models(models):
-    assert resolve_named("demo", PairOptions(), here=True).pair.name == "demo"
-    found = resolve_named(None, models, here=True).pair
+    assert choose_named("demo", PairOptions(), here=True).pair.name == "demo"
+    found = choose_named(None, models, here=True).pair
     assert (found.target, found.draft) == (models.target, models.draft)
     with pytest.raises(NotAvailable, match="no pair named dmeo"):
-        resolve_named("dmeo", PairOptions(), here=True)
+        choose_named("dmeo", PairOptions(), here=True)
     with pytest.raises(UsageError, match="both name a target"):
-        resolve_named("demo", models, here=True)
+        choose_named("demo", models, here=True)
 
 
 @pytest.mark.parametrize(
@@ -56,15 +56,15 @@ def test_a_terminal_says_what_is_loaded_before_the_pair_is_resolved(specdec, cap
 
 
 def test_how_much_the_draft_reads_is_the_options_else_the_pairs(models):
-    assert resolve(models).pair.draft_context == 1024
+    assert specify(models).pair.draft_context == 1024
     for value, meant in (("64", 64), ("full", "full")):
-        found = resolve(replace(models, draft_context=value))
+        found = specify(replace(models, draft_context=value))
         assert found.pair.draft_context == meant
         session = load_session(found, replace(models, draft_context=value), reserve_tokens=64, shown=False)
         assert session.slot.draft.recent == (None if value == "full" else 64)
     for value in ("7", "many", "-1", ""):
         with pytest.raises(UsageError, match="--draft-context"):
-            resolve(replace(models, draft_context=value))
+            specify(replace(models, draft_context=value))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_how_much_the_draft_reads_is_the_options_else_the_pairs(models):
 )
 def test_the_drafter_is_the_options_and_nobody_where_every_k_is_0(models, drafter, ks, expected):
     options = ModelOptions(target=models.target, draft=models.draft, drafter=drafter)
-    assert resolve(options, ks).drafter == expected
+    assert specify(options, ks).drafter == expected
 
 
 def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
@@ -81,9 +81,9 @@ def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
     monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: 1_000_000)
     quiet = {"reserve_tokens": 50_000_000, "shown": False, "remember_costs": False}
     with pytest.raises(DoesNotFit, match="are usable"):
-        load_session(resolve(models), models, **quiet)
+        load_session(specify(models), models, **quiet)
     forced = ModelOptions(target=models.target, draft=models.draft, force=True)
-    assert load_session(resolve(forced), forced, **quiet).names == (models.target, models.draft)
+    assert load_session(specify(forced), forced, **quiet).names == (models.target, models.draft)
 
 
 @pytest.mark.parametrize("spelled", ["./target", "absolute"])
@@ -107,7 +107,7 @@ def test_a_hub_id_in_place_of_a_pairs_name_is_a_target(specdec):
 def test_a_pair_of_that_name_comes_before_a_folder(tmp_path, monkeypatch):
     (tmp_path / "demo").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert resolve_named("demo", PairOptions(), here=True).pair.target == "specdec:demo/target"
+    assert choose_named("demo", PairOptions(), here=True).pair.target == "specdec:demo/target"
 
 
 def test_the_demo_is_introduced_in_one_line_where_stderr_may_hold_more_than_errors(capsys):

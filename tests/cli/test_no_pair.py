@@ -8,6 +8,7 @@ from fakes.terminal import Terminal
 from fakes.world import BIG
 from specdec_cli.machine import physical_bytes
 from specdec_cli.pairs import catalog
+from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.pair import Pair, Registry
 
 # What a new user types first.
@@ -57,7 +58,7 @@ def test_pairs_without_a_second_source_are_recommended_last(monkeypatch):
     monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
     known = Registry(LISTED, None)
     assert LISTED["rumour"].one_source and not LISTED["small"].one_source
-    assert [pair.name for pair in catalog.fitting(known)] == ["small", "rumour"]
+    assert [pair.name for pair in fitting(known)] == ["small", "rumour"]
 
 
 @pytest.fixture

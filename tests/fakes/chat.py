@@ -15,7 +15,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.errors import NotAvailable
 from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.session.signals import Presses
@@ -69,8 +69,8 @@ def recorded(nets, tokenizer, context_limit=None):
 class Refusing:
     """An `open_pair` that knows no other pair."""
 
-    def __call__(self, pair, drafter):
-        raise NotAvailable(f"{pair.name} is not here", "pull it")
+    def __call__(self, spec):
+        raise NotAvailable(f"{spec.pair.name} is not here", "pull it")
 
 
 def only_ascii(tokenizer):
@@ -82,7 +82,7 @@ def only_ascii(tokenizer):
 def chat_with(session, open_pair=None, **settings):
     """(chat, out, err); `settings` replace those of a chat with K = 4 and short answers."""
     out, err = io.StringIO(), io.StringIO()
-    loaded = Loaded(PAIR, session, "model")
+    loaded = Loaded(PairSpec(PAIR, "model"), session)
     own = {name: settings.pop(name) for name in ("overflow", "think") if name in settings}
     chosen = ChatSettings(Request(**{"max_tokens": 24, "k": PAIR.k} | settings), panel=False, **own)
     return Chat(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err

@@ -1,6 +1,6 @@
 import pytest
 
-from specdec_cli.pairs.advice import SHORT_ANSWERS, Side, advise, break_even
+from specdec_cli.pairs.check import SHORT_ANSWERS, Side, advise, break_even
 
 EIGHT_BITS, FOUR_BITS = {"quantization": {"bits": 8}}, {"quantization": {"bits": 4}}
 

@@ -3,7 +3,8 @@
 import pytest
 
 from specdec_cli.errors import NotAvailable
-from specdec_cli.pairs import catalog
+from specdec_cli.pairs import catalog, choose
+from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry
 
 GB = 10**9
@@ -65,12 +66,13 @@ def test_a_mac_that_states_its_working_set_is_believed(monkeypatch):
 
 
 def test_the_recommended_pair_is_the_largest_that_fits(monkeypatch):
-    assert catalog.recommended(KNOWN) is SMALL
+    assert recommended(KNOWN) is SMALL
     monkeypatch.setattr(catalog, "physical_bytes", lambda: 128 * GB)
-    assert catalog.recommended(KNOWN) is BIG
-    monkeypatch.setattr(catalog, "physical_bytes", lambda: 4 * GB)
+    assert recommended(KNOWN) is BIG
+    for module in (catalog, choose):
+        monkeypatch.setattr(module, "physical_bytes", lambda: 4 * GB)
     with pytest.raises(NotAvailable, match=r"no listed pair is known to fit 4\.0 GB"):
-        catalog.recommended(KNOWN)
+        recommended(KNOWN)
 
 
 def test_confirmed_answers_are_kept_and_a_vanished_model_is_forgotten(monkeypatch):

@@ -14,8 +14,9 @@ from tokenizers import decoders, models, pre_tokenizers
 from fakes.models import SPECIALS, TINY, tiny_folder, write_tokenizer
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import VocabVerdict, compare
-from specdec_cli.pairs.check import check_pair, locate_pair
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.check import judge as judge_pair
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 # (begins a word, its letters): what the two shapes spell Ġab / ab and ▁ab / ab.
 Word = tuple[bool, str]
@@ -70,7 +71,7 @@ def check(tmp_path: Path, target: Backend, draft: Backend, width: int):
         folders.append(tiny_folder(tmp_path / name, {**TINY, "vocab_size": width}))
         write_tokenizer(folders[-1], backend)
     pair = Pair("p", str(folders[0]), str(folders[1]))
-    return check_pair(pair, locate_pair(pair, offline=True), None)
+    return judge_pair(resolve(PairSpec(pair), "headers", offline=True), None)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -137,8 +138,8 @@ def test_tokenizer_files_that_are_the_same_are_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load(folder, *given))
     target, draft = (tiny_folder(tmp_path / name, TINY) for name in ("target", "draft"))
     pair = Pair("tiny", str(target), str(draft))
-    assert check_pair(pair, locate_pair(pair, offline=True), None).vocab.status == "identical"
+    assert judge_pair(resolve(PairSpec(pair), "headers", offline=True), None).vocab.status == "identical"
     assert read == [target]
     (draft / "tokenizer.json").write_text((draft / "tokenizer.json").read_text() + "\n")
-    assert check_pair(pair, locate_pair(pair, offline=True), None).vocab.status == "identical"
+    assert judge_pair(resolve(PairSpec(pair), "headers", offline=True), None).vocab.status == "identical"
     assert read == [target, target, draft]

@@ -11,7 +11,7 @@ import pytest
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.errors import UsageError
 from specdec_cli.kinds import DEFAULT_DRAFTER
-from specdec_cli.pairs.resolve import resolve_pair
+from specdec_cli.pairs.choose import choose
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -74,7 +74,7 @@ def test_no_draft_is_looked_for_when_none_is_wanted(home):
 def test_a_draft_beside_a_pairs_name_takes_the_place_of_its_draft(monkeypatch, tmp_path):
     """It was an error: the pair had to be spelled out by its models."""
     monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
-    found = resolve_pair("demo", None, "org/other", draft_revision="v2")
+    found = choose("demo", None, "org/other", draft_revision="v2")
     assert (found.pair.target, found.pair.draft, found.pair.draft_revision) == (
         "specdec:demo/target",
         "org/other",
@@ -83,7 +83,7 @@ def test_a_draft_beside_a_pairs_name_takes_the_place_of_its_draft(monkeypatch, t
     assert (found.pair.k, found.pair.draft_bytes, found.drafter) == ("auto", None, DEFAULT_DRAFTER)
     assert found.pair.run_command.startswith("specdec run --target specdec:demo/target --draft org/other ")
     with pytest.raises(UsageError, match="--draft org/other has no target to draft for"):
-        resolve_pair(None, None, "org/other")
+        choose(None, None, "org/other")
 
 
 def test_a_revision_on_the_command_line_beats_the_one_in_models_toml(monkeypatch, tmp_path):
@@ -96,7 +96,7 @@ def test_a_revision_on_the_command_line_beats_the_one_in_models_toml(monkeypatch
     monkeypatch.setenv("SPECDEC_MODELS", str(models))
     for name in ("pinned", None):
         for asked, meant in (((None, None), (t1, d1)), (("t2", None), ("t2", d1)), (("t2", "d2"), ("t2", "d2"))):
-            pair = resolve_pair(name, None, None, *asked).pair
+            pair = choose(name, None, None, *asked).pair
             assert (pair.target_revision, pair.draft_revision) == meant
 
 
@@ -108,7 +108,7 @@ def test_a_target_alone_takes_all_that_its_listed_pair_says(monkeypatch, tmp_pat
         "draft_context = 33\nstop_repetition = 64\n"
     )
     monkeypatch.setenv("SPECDEC_MODELS", str(models))
-    found, listed = resolve_pair(None, "org/big", None), resolve_pair("mine", None, None)
+    found, listed = choose(None, "org/big", None), choose("mine", None, None)
     assert found.drafter == listed.drafter == "auto"
     for name in ("draft", "k", "drafter", "draft_context", "stop_repetition"):
         assert getattr(found.pair, name) == getattr(listed.pair, name), name

@@ -8,9 +8,9 @@ import pytest
 
 from fakes.models import TINY
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import estimate, footprint
 from specdec_cli.engine.load import empty_model
 from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.pairs.check import estimate, footprint
 
 # In a process of its own: the peak counts everything the process ever held at once.
 MEASURE = """
@@ -20,7 +20,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.utils import _get_classes
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.engine.footprint import footprint
+from specdec_cli.pairs.check import footprint
 from specdec_cli.engine.load import load
 folder, config, context = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
 if config:

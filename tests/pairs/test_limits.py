@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_cli.errors import DoesNotFit
-from specdec_cli.models.memory import Footprint, MemoryEstimate, prefill_bytes
+from specdec_cli.pairs.limits import Footprint, MemoryEstimate, prefill_bytes
 
 GB = 10**9
 TARGET, DRAFT = Footprint("big", 8 * GB, GB, GB), Footprint("small", GB, GB // 2, GB // 4)

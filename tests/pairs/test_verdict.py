@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from specdec_cli.errors import DoesNotFit, Refused
-from specdec_cli.models.memory import Footprint, MemoryEstimate
 from specdec_cli.models.vocab import VocabVerdict
+from specdec_cli.pairs.limits import Footprint, MemoryEstimate
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.pairs.verdict import Verdict
+from specdec_cli.pairs.verdict import PairVerdict
 
-RUNS = Verdict(
+RUNS = PairVerdict(
     pair=Pair("tiny", "org/t", "org/d", 4),
     vocab=VocabVerdict("identical", "all 5 ids agree"),
     stop_tokens=("</s>",),

@@ -8,7 +8,7 @@ from fakes.chat import networks, tokenizer_in
 from fakes.serving import Client, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.models.memory import HEADROOM
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.serve.job import TooLarge
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions

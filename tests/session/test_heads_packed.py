@@ -8,8 +8,9 @@ from fakes.packed import packed_folder
 from fakes.raw_qwen import write_checkpoint
 from session.test_heads import HEAD_CONFIG, head_alone, loaded, said, trunk
 from specdec_cli.engine.heads.shortlist import Shortlist
-from specdec_cli.pairs.check import check_pair, locate_pair
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.check import judge
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import load as heads
 
 
@@ -50,7 +51,7 @@ def test_a_verdict_counts_a_kept_head_as_packed(folders, kept, tmp_path):
     sizes = []
     for target in (folders[0], packed_folder(tmp_path / "packed", folders[0], 4)):
         pair = Pair("counting", str(target), kept)
-        verdict = check_pair(pair, locate_pair(pair, offline=True), 64)
+        verdict = judge(resolve(PairSpec(pair), "headers", offline=True), 64)
         sizes.append(verdict.memory.footprints[-1].weight_bytes)
     head = loaded(target, kept).first.draft.head.module
     assert sizes[1] < 0.3 * sizes[0]

@@ -13,13 +13,13 @@ from fakes.heads import cached_head
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.engine import device
-from specdec_cli.engine.footprint import estimate
 from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.format import size
 from specdec_cli.models.checkpoint import read_checkpoint, read_header
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.local import Draft, model_folder
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.check import estimate
+from specdec_cli.pairs.files import ModelFiles, PairFiles, model_folder
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
 from specdec_cli.session.load import beside, fingerprint_of, load, load_weights
@@ -245,7 +245,8 @@ def folder(demo, tmp_path):
 
 
 def of(demo, folder, slot=None):
-    return fingerprint_of(slot or demo.first, read_checkpoint(folder, "t"), Draft(read_checkpoint(folder, "d")))
+    target, draft = (ModelFiles(read_checkpoint(folder, name)) for name in "td")
+    return fingerprint_of(slot or demo.first, PairFiles(PairSpec(demo.pair), target, draft))
 
 
 def test_other_parts_and_other_types_of_cache_are_others(demo):

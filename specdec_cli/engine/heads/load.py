@@ -67,7 +67,8 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
 
 def _empty(files: HeadFiles, hidden_size: int) -> MtpHead:
     """The head's network of its configuration, with weights that were never computed."""
-    files.require_size(hidden_size)
+    if refusal := files.of_other_size(hidden_size):
+        raise refusal
     if second := next((name for name in files.tensors if re.match(r"layers\.[1-9]", name)), None):
         raise Refused(
             f"the MTP head of {files.name} has several layers ({second}), and specdec supports heads of one",

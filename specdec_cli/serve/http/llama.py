@@ -72,8 +72,8 @@ def apply_template(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
 def models(model: Model, switch: Switch | None = None) -> dict[str, Any]:
     """OpenAI's list of models: the server's own pair, then those that can take its place."""
     names = [
-        (pair.name, public_name(pair.target), pair.draft and public_name(pair.draft))
-        for pair in (switch.here().values() if switch else ())
+        (spec.pair.name, public_name(spec.pair.target), spec.pair.draft and public_name(spec.pair.draft))
+        for spec in (switch.here().values() if switch else ())
     ]
     listed = [{**_head(name, model.since), "target": target, "draft": draft} for name, target, draft in names]
     return {"object": "list", "data": [one_model(model), *listed]}

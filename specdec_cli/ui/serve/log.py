@@ -37,6 +37,11 @@ class ServerLog:
         self._panel: ServerPanel | None = None
         self._lock = threading.Lock()
 
+    @property
+    def shows_lines(self) -> bool:
+        """Whether what goes on may be printed beside the log: no panel is drawn, and somebody reads."""
+        return self._panel is None and not self._quiet
+
     def say(self, line: str) -> None:
         """Something that the operator may want to know."""
         if self._panel is not None:

@@ -10,7 +10,7 @@ from fakes.models import tiny_folder
 from fakes.server import local
 from specdec_cli.errors import NotAvailable
 from specdec_cli.models.fill import Fill, Gap
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.request import Request
 from specdec_cli.serve.model import Model, Switch
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
@@ -38,7 +38,7 @@ def client(pairs):
 
     demo = specdec_cli.load("demo")
     model = Model.of(demo, Request(k=4), 1)
-    switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
+    switch = Switch(lambda: {name: PairSpec(pair) for name, pair in pairs.items()}, lambda spec: Request(k=0), 2)
     desk = Scheduler(lambda: specdec_cli.load("demo"), SchedulerOptions(idle_seconds=None), switch=load)
     with local(model, desk, switch=switch) as client:
         yield client
@@ -120,7 +120,7 @@ def broken(tmp_path_factory):
     config.write_text(json.dumps({**json.loads(config.read_text()), "model_type": "foreign"}))
     pairs["gone"] = Pair("gone", str(root / "gone"), None)
     demo, records = specdec_cli.load("demo"), []
-    switch = Switch(lambda: pairs, lambda pair: Request(k=0), 2)
+    switch = Switch(lambda: {name: PairSpec(pair) for name, pair in pairs.items()}, lambda spec: Request(k=0), 2)
     options = SchedulerOptions(idle_seconds=None)
     desk = Scheduler(lambda: demo, options, switch=lambda name: specdec_cli.load(pairs[name]))
     with (

@@ -6,7 +6,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.page import IN_BROWSER, answer_of, asked, greeted
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.request import Request
 from specdec_cli.serve.model import Switch
 
@@ -17,7 +17,7 @@ pytestmark = IN_BROWSER
 def switch(tool_folders):
     """Another pair that is here, and one whose files are gone."""
     pairs = {"other": Pair("other", str(tool_folders[0]), None), "gone": Pair("gone", "/no/such/folder", None)}
-    return Switch(lambda: pairs, lambda pair: Request(k=0), 2)
+    return Switch(lambda: {name: PairSpec(pair) for name, pair in pairs.items()}, lambda spec: Request(k=0), 2)
 
 
 def choose(tab, letter):

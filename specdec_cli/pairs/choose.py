@@ -1,4 +1,4 @@
-"""From the command line's names to a pair. A pair or draft that was not named comes with its reason."""
+"""Which pair do these names mean, and which is to be recommended? What nobody named comes with its reason."""
 
 from __future__ import annotations
 
@@ -7,43 +7,143 @@ import shlex
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
-from specdec_cli.errors import NoPair, SpecdecError, UsageError
+from specdec_cli.errors import NoPair, NotAvailable, SpecdecError, UsageError
 from specdec_cli.format import size
-from specdec_cli.kinds import DEFAULT_DRAFTER, LOOKUP
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
+from specdec_cli.kinds import LOOKUP
+from specdec_cli.machine import physical_bytes
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import (
     confirmed,
     downloaded,
-    fitting,
+    fits,
     is_downloaded,
     is_local,
     network_forbidden,
     registry,
     size_bytes,
 )
-from specdec_cli.pairs.local import own_head
-from specdec_cli.pairs.pair import DEMO, Pair, Registry, draft_options
+from specdec_cli.pairs.files import read_model, resolve
+from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry, draft_options
 
 NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists the others"
-
-
 # What a pair says besides its models, and holds for these two.
 OF_BOTH = ("k", "drafter", "draft_context", "stop_repetition")
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The pair, and one line on why it was chosen; empty where the user named it."""
+def choose(
+    name: str | None,
+    target: str | None,
+    draft: str | None,
+    target_revision: str | None = None,
+    draft_revision: str | None = None,
+    *,
+    here: bool = False,
+) -> PairSpec:
+    """--target and --draft, else --pair, else the user's default pair, else the demo pair.
 
-    pair: Pair
-    reason: str = ""
-    drafter: str = DEFAULT_DRAFTER
+    A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
+    A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
+    for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
+    Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
+    """
+    if target is None and name is None and draft is not None:
+        option = shlex.join(draft_options(draft))
+        raise UsageError(f"{option} has no target to draft for", f"name one: --target ID {option}, or --pair NAME")
+    if target is not None and name is not None:
+        raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
+    known = registry()
+    if name is not None and name not in known.pairs and ("/" in name or is_local(name)):
+        name, target = None, name
+    if target is not None:
+        short = target.rstrip("/").rsplit("/", 1)[-1]
+        pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
+        return PairSpec(pair) if draft is not None else _with_draft(pair, known, here)
+    pair = known.find(name or known.default_pair or DEMO)
+    if draft is not None:  # of another draft neither K nor size is known
+        repetition, revision = pair.stop_repetition, pair.target_revision
+        pair = Pair(pair.name, pair.target, draft, target_revision=revision, stop_repetition=repetition)
+    pair = replace(
+        pair,
+        target_revision=target_revision or pair.target_revision,
+        draft_revision=draft_revision or pair.draft_revision,
+    )
+    named = name is not None or known.default_pair is not None
+    return replace(PairSpec.of(pair), reason="" if named else NOBODY_NAMED, named=named)
 
-    @property
-    def unnamed(self) -> bool:
-        """Whether this is the demo pair because nobody named another."""
-        return self.reason == NOBODY_NAMED
+
+def _with_draft(pair: Pair, known: Registry, here: bool) -> PairSpec:
+    """The pair, a target alone, with the draft found for it; without one its own text drafts."""
+    listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
+    if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
+        measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
+        why = f"draft {listed.draft}: pair {listed.name} lists it for this target"
+        return replace(PairSpec.of(replace(pair, **measured)), reason=why)
+    if (here or is_local(pair.target)) and resolve(PairSpec(pair)).draft:
+        return PairSpec(pair, reason="the MTP head among the target's own files drafts")
+    found = compatible_draft(pair.target, pair.target_revision) if here else None
+    if found is not None:
+        why = f"draft {found}: in the model cache, and its tokenizer agrees"
+        return PairSpec(replace(pair, draft=found), reason=why)
+    why = f"no draft is known for this target, so its own text drafts: --drafter {LOOKUP.name}"
+    return PairSpec(pair, LOOKUP.name, why)
+
+
+# Pairs that gain have drafts of about a fifteenth of the target's bytes.
+BEST_RATIO = 15.0
+LEAST_RATIO = 4.0
+MOST_TRIED = 8
+
+
+def compatible_draft(target_name: str, revision: str | None = None) -> str | None:
+    """The cached model of the best size whose tokenizer agrees, or None.
+
+    Raises: NotAvailable or Refused if the target itself cannot be read.
+    """
+    from specdec_cli.models.tokenizer import Tokenizer
+
+    target = read_model(target_name, revision)
+    for draft in _candidates(target)[:MOST_TRIED]:
+        tokenizer = Tokenizer.of(target)  # named each time, so that it stays among the two that are kept
+        try:
+            other = tokenizer.or_of(target, draft)
+        except SpecdecError:
+            continue
+        if compare(tokenizer.table(), other.table()).status != "incompatible":
+            return draft.name
+    return None
+
+
+def _candidates(target: Checkpoint) -> list[Checkpoint]:
+    """Cached models that are small enough, the best size ratio first."""
+    found = []
+    for name in hub.cached_models():
+        try:
+            draft = read_model(name)
+        except SpecdecError:
+            continue
+        ratio = target.loaded_bytes / max(draft.loaded_bytes, 1)
+        if name != target.name and ratio >= LEAST_RATIO:
+            found.append((abs(math.log(ratio / BEST_RATIO)), name, draft))
+    return [draft for _, _, draft in sorted(found, key=lambda entry: entry[:2])]
+
+
+def fitting(known: Registry) -> list[Pair]:
+    """Pairs with a stated minimum memory that this machine has, the one to recommend first.
+
+    Those whose ids rest on one source come last; then the largest minimum comes first, of equals the first listed.
+    """
+    found = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
+    return sorted(found, key=lambda pair: (pair.one_source, -(pair.min_memory_gb or 0)))
+
+
+def recommended(known: Registry) -> Pair:
+    """The first of those that fit. Raises: NotAvailable if even the smallest needs more memory."""
+    if found := fitting(known):
+        return found[0]
+    raise NotAvailable(
+        f"no listed pair is known to fit {physical_bytes() / 1e9:.1f} GB", "name one: specdec pull --target ID"
+    )
 
 
 def no_pair() -> NoPair:
@@ -82,108 +182,3 @@ def first_step(known: Registry) -> FirstStep:
         return FirstStep(f"specdec pull ({about}), with the network")
     question = f"Recommended for this machine: {about}\n  {_names(fit[0])}\nDownload it now?"
     return FirstStep(f"specdec pull ({about})", question, ("pull", fit[0].name))
-
-
-def resolve_pair(
-    name: str | None,
-    target: str | None,
-    draft: str | None,
-    target_revision: str | None = None,
-    draft_revision: str | None = None,
-    *,
-    here: bool = False,
-) -> Resolved:
-    """--target and --draft, else --pair, else the user's default pair, else the demo pair.
-
-    A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
-    A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
-    for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
-    Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
-    """
-    if target is None and name is None and draft is not None:
-        option = shlex.join(draft_options(draft))
-        raise UsageError(f"{option} has no target to draft for", f"name one: --target ID {option}, or --pair NAME")
-    if target is not None and name is not None:
-        raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
-    known = registry()
-    if name is not None and name not in known.pairs and ("/" in name or is_local(name)):
-        name, target = None, name
-    if target is not None:
-        short = target.rstrip("/").rsplit("/", 1)[-1]
-        pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
-        return Resolved(pair) if draft is not None else _with_draft(pair, known, here)
-    pair = known.find(name or known.default_pair or DEMO)
-    if draft is not None:  # of another draft neither K nor size is known
-        repetition, revision = pair.stop_repetition, pair.target_revision
-        pair = Pair(pair.name, pair.target, draft, target_revision=revision, stop_repetition=repetition)
-    pair = replace(
-        pair,
-        target_revision=target_revision or pair.target_revision,
-        draft_revision=draft_revision or pair.draft_revision,
-    )
-    named = name is not None or known.default_pair is not None
-    return Resolved(pair, "" if named else NOBODY_NAMED, pair.drafter or DEFAULT_DRAFTER)
-
-
-def _with_draft(pair: Pair, known: Registry, here: bool) -> Resolved:
-    """The pair, a target alone, with the draft found for it; without one its own text drafts."""
-    listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
-    if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
-        measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
-        why = f"draft {listed.draft}: pair {listed.name} lists it for this target"
-        return Resolved(replace(pair, **measured), why, listed.drafter or DEFAULT_DRAFTER)
-    if (here or is_local(pair.target)) and has_own_head(pair.target, pair.target_revision):
-        return Resolved(pair, "the MTP head among the target's own files drafts")
-    found = compatible_draft(pair.target, pair.target_revision) if here else None
-    if found is not None:
-        return Resolved(replace(pair, draft=found), f"draft {found}: in the model cache, and its tokenizer agrees")
-    return Resolved(
-        pair, f"no draft is known for this target, so its own text drafts: --drafter {LOOKUP.name}", LOOKUP.name
-    )
-
-
-def has_own_head(target_name: str, revision: str | None = None) -> bool:
-    """Whether a head that can be read lies among the target's files.
-
-    Raises: NotAvailable or Refused if the target itself cannot be read.
-    """
-    return own_head(read_checkpoint(hub.locate(target_name, revision), target_name)) is not None
-
-
-# Pairs that gain have drafts of about a fifteenth of the target's bytes.
-BEST_RATIO = 15.0
-LEAST_RATIO = 4.0
-MOST_TRIED = 8
-
-
-def compatible_draft(target_name: str, revision: str | None = None) -> str | None:
-    """The cached model of the best size whose tokenizer agrees, or None.
-
-    Raises: NotAvailable or Refused if the target itself cannot be read.
-    """
-    from specdec_cli.models.tokenizer import Tokenizer
-
-    target = read_checkpoint(hub.locate(target_name, revision), target_name)
-    for draft in _candidates(target)[:MOST_TRIED]:
-        tokenizer = Tokenizer.of(target)  # named each time, so that it stays among the two that are kept
-        try:
-            other = tokenizer.or_of(target, draft)
-        except SpecdecError:
-            continue
-        if compare(tokenizer.table(), other.table()).status != "incompatible":
-            return draft.name
-    return None
-
-
-def _candidates(target: Checkpoint) -> list[Checkpoint]:
-    """Cached models that are small enough, the best size ratio first."""
-    found = []
-    for name in hub.cached_models():
-        try:
-            draft = read_checkpoint(hub.locate(name), name)
-        except SpecdecError:
-            continue
-        ratio = target.loaded_bytes / max(draft.loaded_bytes, 1)
-        if name != target.name and ratio >= LEAST_RATIO:
-            found.append((abs(math.log(ratio / BEST_RATIO)), name, draft))
-    return [draft for _, _, draft in sorted(found, key=lambda entry: entry[:2])]

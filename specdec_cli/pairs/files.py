@@ -1,0 +1,325 @@
+"""Which files are this pair? The one answer, for whatever loads, checks, pulls or serves it. No weight is read.
+
+Of the weights that are `here` all files must be; of those that the Hub has the `headers` come, with a few hundred kB of
+configurations and tokenizers. What was asked for fails with its reason. A head that merely lies among the target's
+files is left alone, with a line that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from specdec_cli import hub, jsonfile
+from specdec_cli.errors import NotAvailable, PartlyHere, Refused
+from specdec_cli.kinds import DRAFTERS, HEAD, DrafterKind
+from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, parse_header, read_checkpoint
+from specdec_cli.models.heads import HeadFiles, find_head, head_in, is_for_a_head, is_head_only, read_head
+from specdec_cli.models.vocab import VocabVerdict, compare
+from specdec_cli.pairs.catalog import can_be_pulled, is_local, network_forbidden, registry
+from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.pair import Pair, PairSpec
+
+if TYPE_CHECKING:
+    from specdec_cli.models.tokenizer import Tokenizer
+
+Weights = Literal["here", "headers"]
+Notify = Callable[[str], None]
+
+
+def unheard(sentence: str) -> None:
+    """A Notify that nobody reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """A model's `checkpoint`; of one on the Hub `snapshot` is the commit, and its weights may be there only."""
+
+    checkpoint: Checkpoint
+    snapshot: hub.Snapshot | None = None
+
+    @property
+    def weight_bytes(self) -> int:
+        """In memory; of a commit as it is stored."""
+        return self.snapshot.weight_bytes if self.snapshot else self.checkpoint.loaded_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DraftHead:
+    """A head as draft. `asked`: what keeps it from drafting is an error.
+
+    `snapshot` is the commit of a repository that holds it alone, `source` one out of which it has to be taken.
+    """
+
+    head: HeadFiles
+    asked: bool = True
+    snapshot: hub.Snapshot | None = None
+    source: HeadSource | None = None
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """A pair as found. Its draft is there only where the drafter of `spec` uses one. Tokenizers are read once."""
+
+    spec: PairSpec
+    target: ModelFiles
+    draft: ModelFiles | DraftHead | None = None
+
+    @property
+    def models(self) -> list[ModelFiles]:
+        """Target and draft model."""
+        return [self.target, self.draft] if isinstance(self.draft, ModelFiles) else [self.target]
+
+    @property
+    def names(self) -> tuple[str, str | None]:
+        """The target's and the draft's; a head among the target's files has the target's."""
+        draft = self.draft.checkpoint if isinstance(self.draft, ModelFiles) else self.head
+        return self.target.checkpoint.name, draft.name if draft else None
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        return [model.checkpoint for model in self.models]
+
+    @property
+    def head(self) -> HeadFiles | None:
+        """The head that drafts."""
+        return self.draft.head if isinstance(self.draft, DraftHead) else None
+
+    @property
+    def snapshots(self) -> list[hub.Snapshot]:
+        """The commits that a pull fetches."""
+        parts = [self.target, *([self.draft] if self.draft else [])]
+        return [part.snapshot for part in parts if part.snapshot is not None]
+
+    @property
+    def source(self) -> HeadSource | None:
+        """The repository out of which a pull takes the head."""
+        return self.draft.source if isinstance(self.draft, DraftHead) else None
+
+    @property
+    def pair(self) -> Pair:
+        """The pair, with its models as the Hub spells them; folders keep their names."""
+        pair = self.spec.pair
+        target, draft = (part.snapshot if part else None for part in (self.target, self.draft))
+        return replace(pair, target=target.name if target else pair.target, draft=draft.name if draft else pair.draft)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The target's. Raises: NotAvailable."""
+        from specdec_cli.models.tokenizer import Tokenizer
+
+        return Tokenizer.of(self.target.checkpoint)
+
+    @property
+    def vocab_size(self) -> int:
+        """Tokens that the target has a score for. Raises: NotAvailable."""
+        return self.target.checkpoint.whole("vocab_size", max(self.tokenizer.table().tokens) + 1)
+
+    @property
+    def context(self) -> ContextLimit:
+        """What both models were made for."""
+        limits = [checkpoint.context_limit for checkpoint in self.checkpoints]
+        return ContextLimit(limits[0], limits[1] if len(limits) > 1 else None)
+
+    @cached_property
+    def vocab(self) -> VocabVerdict | None:
+        """Whether target and draft model share their ids; None without a draft model. Raises: NotAvailable."""
+        if len(self.models) == 1:
+            return None
+        target, draft = self.checkpoints
+        return compare(self.tokenizer.table(), self.tokenizer.or_of(target, draft).table())
+
+
+def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard, *, offline: bool = False) -> PairFiles:
+    """The files of the pair that `spec` asks for, each model at one commit. `notify` hears of a head that cannot draft.
+
+    `offline` asks the Hub nothing. Raises: NotAvailable, Refused.
+    """
+    pair, kind = spec.pair, DRAFTERS[spec.drafter]
+    with explain_offline(offline) if weights == "headers" else nullcontext():
+        folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline)
+        target = _read_model(folder, name, snapshot)
+        draft = _find_draft(pair, target, kind, weights, notify, offline)
+    match draft:
+        case ModelFiles(checkpoint=checkpoint):
+            draft = replace(draft, checkpoint=checkpoint.as_draft(pair.recent))
+        case DraftHead(head=head):
+            draft = replace(draft, head=replace(head, recent=pair.recent))
+    return PairFiles(spec, target, draft)
+
+
+def _locate(
+    pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool
+) -> tuple[Path, str, hub.Snapshot | None]:
+    """(folder, the model's name as the Hub spells it, the commit on the Hub)."""
+    if weights == "here":
+        return model_folder(pair, name, revision), name, None
+    if is_local(name):
+        return hub.locate(name), name, None
+    snapshot = hub.resolve(name, revision, offline=offline)
+    return hub.fetch_small(snapshot), snapshot.name, snapshot
+
+
+def _read_model(folder: Path, name: str, snapshot: hub.Snapshot | None = None) -> ModelFiles:
+    return ModelFiles(read_checkpoint(folder, name, weights=snapshot is None), snapshot)
+
+
+def read_model(name: str, revision: str | None = None) -> Checkpoint:
+    """The model of that name on this machine. Raises: NotAvailable, Refused."""
+    return _read_model(hub.locate(name, revision), name).checkpoint
+
+
+def _find_draft(
+    pair: Pair, target: ModelFiles, kind: DrafterKind, weights: Weights, notify: Notify, offline: bool
+) -> ModelFiles | DraftHead | None:
+    """What drafts for `target` when `kind` does: the pair's draft, else a head among the target's own files."""
+    if pair.draft and kind.by_network:
+        found = _read_draft(pair, pair.draft, target, weights, offline)
+        if isinstance(found, DraftHead) or kind.uses_draft:
+            return found
+    if kind.reads_hidden:
+        if head := _own_head(target):
+            return DraftHead(head)
+        checkpoint = target.checkpoint
+        raise NotAvailable(
+            f"--drafter {kind.name}: {checkpoint.name} ({checkpoint.model_type}) has no MTP head among its files",
+            "give one: --draft FOLDER with a head, or let the text itself draft: --drafter ngram",
+        )
+    if not kind.mixed:
+        return None
+    try:
+        own = _own_head(target)
+    except (NotAvailable, Refused) as error:
+        notify(f"no head drafts: {error.message}")
+        return None
+    return DraftHead(own, asked=False) if own else None
+
+
+def _own_head(target: ModelFiles) -> HeadFiles | None:
+    """The head among the target's own files; of files for a head alone that are not here yet, the headers are read."""
+    snapshot = target.snapshot
+    if snapshot is None or all(file.cached for file in snapshot.head_files):
+        return find_head(target.checkpoint)
+    return _head_in(target.checkpoint, hub.remote_headers(snapshot, snapshot.head_files))
+
+
+def _read_draft(pair: Pair, name: str, target: ModelFiles, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
+    """The draft `name`, which may be a head; a head out of a repository is packed like its target."""
+    if name.startswith(HEAD) and weights == "headers" and not (offline or network_forbidden()):
+        source = find_source(name.removeprefix(HEAD), pair.draft_revision)
+        return DraftHead(source.head.packed_like(target.checkpoint), source=source)
+    folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline)
+    if not is_for_a_head(folder, spelled):
+        return _read_model(folder, spelled, snapshot)
+    if snapshot and not all((folder / file.path).is_file() for file in snapshot.files if file.is_weights):
+        checkpoint = read_checkpoint(folder, spelled, weights=False, heads=True)
+        head = _head_in(checkpoint, hub.remote_headers(snapshot))
+        if head is None:
+            raise NotAvailable(f"{spelled} ({checkpoint.model_type}) holds no MTP head", "name another draft")
+    else:
+        head = read_head(folder, spelled)
+    return DraftHead(head.packed_like(target.checkpoint) if name.startswith(HEAD) else head, snapshot=snapshot)
+
+
+def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
+    """Where `name`, a model of `pair`, is.
+
+    Raises: NotAvailable; for a pair as models.toml lists it with the pull of the whole pair.
+    """
+    try:
+        return hub.locate(name, revision)
+    except NotAvailable as error:
+        if not can_be_pulled(error) or isinstance(error, PartlyHere) or pair.source == "command line":
+            raise
+        known = registry()
+        if known.pairs.get(pair.name, pair).models != pair.models:  # at other revisions
+            raise
+        default = known.default_pair == pair.name
+        other = ", or another default: specdec pairs use NAME" if default else ""
+        which = f"the default pair {pair.name}" if default else f"pair {pair.name}"
+        raise type(error)(f"{which} is not here: {error.message}", f"specdec pull {pair.name}{other}") from error
+
+
+@contextmanager
+def explain_offline(offline: bool) -> Iterator[None]:
+    """Where a pull would bring what is missing, and the network is forbidden, the error says that instead."""
+    try:
+        yield
+    except NotAvailable as error:
+        if not (can_be_pulled(error) and (offline or network_forbidden())):
+            raise
+        by, hint = "HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE"
+        if offline:
+            by, hint = "--offline", "leave out --offline, or unset SPECDEC_OFFLINE"
+        raise type(error)(f"{error.message}, and {by} forbids asking the Hub", hint) from error
+
+
+def name_to_keep(name: str) -> str:
+    """A model's name as models.toml keeps it: a folder by its whole path, so that it is found from anywhere.
+
+    Raises: NotAvailable for a folder that does not exist, or that holds no model.
+    """
+    if not is_local(name) or name.startswith(HEAD):
+        hub.require_hub_id(name.removeprefix(HEAD))
+        return name
+    folder = hub.locate(name)
+    read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
+    return name if name.startswith(hub.SHIPPED) else str(Path(name).expanduser().absolute())
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSource:
+    """The `head` in `snapshot`, whose configuration is the bytes `config`; `chosen` are its tensors by their file.
+
+    Of a repository that only lends its head nothing comes but headers, its config.json and the head's own tensors.
+    """
+
+    snapshot: hub.Snapshot
+    config: bytes
+    head: HeadFiles
+    chosen: Mapping[hub.RemoteHeader, Collection[str]]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(stored.size_bytes for stored in self.head.tensors.values())
+
+    @property
+    def kept(self) -> bool:
+        """Whether this very commit's head is here."""
+        return hub.kept_commit(self.snapshot.name) == self.snapshot.commit
+
+    def keep(self, progress: hub.Progress) -> None:
+        """Fetch the tensors and keep them. Raises: NotAvailable, DoesNotFit."""
+        layout = "pt" if self.head.zero_centred else "mlx"
+        hub.keep_head(self.snapshot, self.config, self.chosen, layout, progress)
+
+
+def find_source(name: str, revision: str | None) -> HeadSource:
+    """The head in the repository `name`, from the Hub. Raises: NotAvailable, Refused."""
+    snapshot = hub.resolve(name, revision)
+    config = hub.read_config(snapshot)
+    try:
+        values = jsonfile.parse_object(config)
+    except jsonfile.NotJson as error:
+        raise NotAvailable(f"config.json of {snapshot.name} is not valid JSON: {error}", "name another") from error
+    checkpoint = checkpoint_of(values, Path(snapshot.name), snapshot.name)
+    headers = hub.remote_headers(snapshot)
+    head = _head_in(checkpoint, headers)
+    if head is None:
+        tensors = sum(len(parse_header(Path(header.file.path), header.text).tensors) for header in headers)
+        raise NotAvailable(
+            f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head among {tensors} tensors",
+            "name the original repository of the target, or a head alone: --draft ID",
+        )
+    chosen = {one: {s.name for s in head.tensors.values() if str(s.file) == one.file.path} for one in headers}
+    return HeadSource(snapshot, config, head, chosen)
+
+
+def _head_in(checkpoint: Checkpoint, headers: Sequence[hub.RemoteHeader]) -> HeadFiles | None:
+    """The head in files that are not here, by their headers."""
+    paths = [Path(header.file.path) for header in headers]
+    return head_in(checkpoint, {p: parse_header(p, one.text) for p, one in zip(paths, headers, strict=True)})

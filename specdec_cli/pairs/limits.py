@@ -1,0 +1,121 @@
+"""How much a pair can take on: tokens of context, bytes of memory (pure). All sizes in bytes, all lengths in tokens.
+
+Law: an estimate is within 10 % of the memory that mlx then uses; a test keeps it so. What depends on an architecture
+(cache bytes, layer sizes) is measured by the engine and passed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdec_cli.errors import DoesNotFit
+from specdec_cli.kinds import drafting
+from specdec_cli.request import Request
+
+# No context is longer.
+LONGEST = 1 << 20
+# Share of memory for models; the rest is for the graph, the tokenizer and the operating system.
+HEADROOM = 0.92
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLimit:
+    """Tokens that target and draft model were made for, None being endless."""
+
+    target: int | None = None
+    draft: int | None = None
+
+    def tokens(self, request: Request) -> int | None:
+        """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
+        kind = drafting(request.drafter, request.k).kind
+        limits = (self.target, self.draft if kind.uses_draft else None, request.max_context)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+
+def limit_bytes(available_bytes: int) -> int:
+    """The share of the available memory that models may use."""
+    return int(available_bytes * HEADROOM)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One model at one context length: weights, caches, and the largest prefill chunk's activations."""
+
+    name: str
+    weight_bytes: int
+    cache_bytes: int
+    prefill_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Target and draft together at `context_tokens`. Prefills run one after the other, so only the larger one counts.
+
+    `fits_with_kv_bits` is a `--kv-bits` value with which it would fit, where one is known; `largest_context` in tokens
+    is what would fit as it is, 0 if not even the weights do.
+    """
+
+    footprints: tuple[Footprint, ...]
+    context_tokens: int
+    available_bytes: int
+    fits_with_kv_bits: int | None = None
+    largest_context: int = 0
+
+    @property
+    def prefill_bytes(self) -> int:
+        return max(part.prefill_bytes for part in self.footprints)
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(part.weight_bytes + part.cache_bytes for part in self.footprints) + self.prefill_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """The share of the available memory that models may use."""
+        return limit_bytes(self.available_bytes)
+
+    @property
+    def fits(self) -> bool:
+        return self.peak_bytes <= self.limit_bytes
+
+    def obstacle(self) -> DoesNotFit:
+        """The refusal, with both numbers and what would fit."""
+        names = " and ".join(part.name for part in self.footprints)
+        need, have, context = self.peak_bytes / 1e9, self.limit_bytes / 1e9, self.largest_context
+        if self.fits_with_kv_bits:
+            hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
+        elif context >= 512:
+            hint = f"a smaller context fits: --max-context {context}; --force loads it anyway"
+        elif len(self.footprints) > 1:
+            hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
+        else:
+            hint = "try a smaller model or a lower quantization; --force loads it anyway"
+        need_verb = "need" if len(self.footprints) > 1 else "needs"
+        return DoesNotFit(
+            f"{names} {need_verb} {need:.1f} GB at {self.context_tokens} tokens of context; {have:.1f} GB are usable",
+            hint,
+        )
+
+
+def prefill_bytes(
+    rows: int,
+    context_tokens: int,
+    layers: int,
+    hidden: int,
+    inner: int,
+    heads: int,
+    value_bytes: int,
+    fused_attention: bool,
+) -> int:
+    """Activations of the largest prefill chunk: `rows` tokens after a context, in one layer at a time.
+
+    Three MLP arrays and about ten of the hidden width live at once; without a fused kernel so do the attention
+    scores [heads, rows, context]. Of the last layer a chunk computes what the caches keep, not its attention or
+    its MLP: a model of one layer holds seven hidden arrays. The factors were fitted to mlx's peak on the CPU; a
+    test checks them.
+    """
+    rows = min(rows, context_tokens)
+    if layers == 1:
+        return rows * 7 * hidden * value_bytes
+    scores = 0 if fused_attention else heads * rows * context_tokens
+    return (rows * (3 * inner + 10 * hidden) + scores) * value_bytes
