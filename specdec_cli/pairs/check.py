@@ -264,9 +264,9 @@ def estimate(
 
 def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
     """Bytes of a head's weights, none where its files were counted with a model's."""
-    # A checkpoint that was read without its weights may have them in its folder all the same.
-    counted = {path for c in checkpoints for path in c.weights or c.folder.glob(WEIGHTS)}
-    return 0 if counted.issuperset(head.files) else head.loaded_bytes
+    folders = {checkpoint.folder for checkpoint in checkpoints}
+    counted = all(path.parent in folders and path.match(WEIGHTS) for path in head.files)
+    return 0 if counted else head.loaded_bytes
 
 
 def memory_obstacle(files: PairFiles, context_tokens: int, kv_bits: int | None = None) -> DoesNotFit | None:

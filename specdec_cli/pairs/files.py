@@ -182,7 +182,7 @@ def _find_draft(
         if isinstance(found, DraftHead) or kind.uses_draft:
             return found
     if kind.reads_hidden:
-        if head := _own_head(target):
+        if head := _own_head(target, asked=True):
             return DraftHead(head)
         checkpoint = target.checkpoint
         raise NotAvailable(
@@ -199,12 +199,20 @@ def _find_draft(
     return DraftHead(own, asked=False) if own else None
 
 
-def _own_head(target: ModelFiles) -> HeadFiles | None:
-    """The head among the target's own files; of files for a head alone that are not here yet, the headers are read."""
+def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
+    """The head among the target's own files; of those that are not here yet, the headers are read.
+
+    On the Hub the model's own weights are looked through only for a head that was `asked` for.
+    """
     snapshot = target.snapshot
-    if snapshot is None or all(file.cached for file in snapshot.head_files):
+    if snapshot is None:
         return find_head(target.checkpoint)
-    return _head_in(target.checkpoint, hub.remote_headers(snapshot, snapshot.head_files))
+    files = snapshot.head_files
+    if asked and not files:
+        files = tuple(file for file in snapshot.files if file.is_weights)
+    if all(file.cached for file in files):
+        return find_head(target.checkpoint)
+    return _head_in(target.checkpoint, hub.remote_headers(snapshot, files), target.checkpoint.folder)
 
 
 def _read_draft(pair: Pair, name: str, target: ModelFiles, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
@@ -319,7 +327,9 @@ def find_source(name: str, revision: str | None) -> HeadSource:
     return HeadSource(snapshot, config, head, chosen)
 
 
-def _head_in(checkpoint: Checkpoint, headers: Sequence[hub.RemoteHeader]) -> HeadFiles | None:
-    """The head in files that are not here, by their headers."""
-    paths = [Path(header.file.path) for header in headers]
+def _head_in(
+    checkpoint: Checkpoint, headers: Sequence[hub.RemoteHeader], folder: Path | None = None
+) -> HeadFiles | None:
+    """The head in files that are not here, by their headers; in `folder` is where they will be."""
+    paths = [(folder or Path()) / header.file.path for header in headers]
     return head_in(checkpoint, {p: parse_header(p, one.text) for p, one in zip(paths, headers, strict=True)})

@@ -1,13 +1,11 @@
 """The walk of a pair's name to its weights, in this checkout or another: `python tests/tools/walk.py [FOLDER]`.
 
-Each command runs against a Hub on loopback. Of every call from one file of the package into another, those between the
-files that know pairs, models and the Hub are the walk, from the first on to the reading of weights. A stop is the first
-entry into a file from another one; a return enters a file that the walk has been in before; a climb enters a higher
-layer.
+Each command runs against a Hub on loopback. The walk is every call between two files that know pairs, models and the
+Hub, from the first one on to the reading of weights. A stop is a file entered for the first time, a crossing is a place
+in one file that calls into another, and a climb enters a higher layer.
 """
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -24,6 +22,8 @@ def look(frame, event, argument):
     if event != "call" or not frame.f_code.co_filename.startswith(root):
         return
     file = frame.f_code.co_filename[len(root):]
+    if on[0] is None:
+        return
     if file.startswith(("pairs/", "hub/")):
         on[0] = True
     back = frame.f_back
@@ -31,10 +31,10 @@ def look(frame, event, argument):
         back = back.f_back
     caller = back.f_code.co_filename[len(root):] if back else ""
     if on[0] and caller and caller != file and frame.f_code.co_name != "<module>" and back.f_code.co_name != "<module>":
-        steps.append((caller, file))
+        steps.append((caller, back.f_lineno, file))
     if file == "engine/load.py" and frame.f_code.co_name == "load_network":
         on[0] = None
-        sys.setprofile(None)
+threading.setprofile(look)
 sys.setprofile(look)
 try:
     from specdec_cli.cli.main import main
@@ -81,22 +81,20 @@ def edges(world, checkout, words):
     except subprocess.TimeoutExpired:
         process.terminate()
         process.wait(30)
-    found = [tuple(edge) for edge in json.loads(out.read_text())]
+    found = [(caller, callee) for caller, _, callee in json.loads(out.read_text())]
     return [edge for edge in found if all(file.startswith(WALK) for file in edge)]
 
 
 def report(name, walk):
-    seen, returns, climbs = set(), 0, []
-    for caller, callee in walk:
-        returns += callee in seen
-        seen.add(callee)
-        low, high = (LAYERS.index(file.split("/")[0]) for file in (caller, callee))
-        climbs += [f"{caller} -> {callee}"] * (high > low)
-    print(f"{name}: {len(walk)} stops in {len(seen)} files, {returns} returns, {len(climbs)} climbs")
-    for caller, callee in walk if os.environ.get("STEPS") else ():
-        print(f"    {caller} -> {callee}")
-    for climb in climbs:
-        print(f"  climb: {climb}")
+    stops = list(dict.fromkeys(callee for _, callee in walk))
+    climbs = [edge for edge in dict.fromkeys(walk) if layer(edge[1]) > layer(edge[0])]
+    print(f"{name}: {len(stops)} stops, {len(walk)} crossings, {len(climbs)} climbs")
+    for caller, callee in climbs:
+        print(f"  climb: {caller} -> {callee}")
+
+
+def layer(file):
+    return LAYERS.index(file.split("/")[0])
 
 
 if __name__ == "__main__":
