@@ -14,14 +14,13 @@ import typer
 from specdec_cli.cli.bench_options import parse_seconds
 from specdec_cli.cli.command import ask, grouped
 from specdec_cli.cli.export import require_writable, write_export
-from specdec_cli.cli.load import load_session, specify
+from specdec_cli.cli.load import specify
 from specdec_cli.cli.options import ModelOptions, PairOptions
 from specdec_cli.errors import UsageError
 from specdec_cli.machine import awake
 
 if TYPE_CHECKING:
     from specdec_cli.engine.selftest import Outcome
-    from specdec_cli.session.session import Session
 
 app = typer.Typer()
 
@@ -97,7 +96,7 @@ def _selftest(json: bool) -> None:
 
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
-    from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows, sampled_request
+    from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows
     from specdec_cli.ui.display import counting, print_columns, print_notice
 
     require_writable("--report", [file], (".json",))
@@ -107,19 +106,11 @@ def _report(file: Path, options: ReportOptions) -> None:
             f"{file} is written only if you agree, and there is no terminal to ask on",
             "add --yes to write it without asking",
         )
-    models = options.models
-    spec = specify(models, raw=True)
-
-    def open_session(reserve_tokens: int) -> Session:
-        request = sampled_request(spec.drafter)
-        return load_session(
-            spec, models, reserve_tokens=reserve_tokens, shown=False, remember_costs=False, request=request
-        )
-
+    spec = specify(options.models, raw=True)
     if spec.reason:
         print_notice(sys.stderr, spec.reason, plain=False)
     with awake(), counting(sys.stderr) as progress:
-        report = make_report(spec.pair, open_session, budget_seconds, progress)
+        report = make_report(spec.pair, spec.drafter, budget_seconds, progress)
     print_columns(sys.stdout, report_rows(report))
     print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)
     ask(f"Write {file}?", options.yes)

@@ -45,11 +45,6 @@ def active_memory_bytes() -> int:
     return mx.get_active_memory()
 
 
-def device_info() -> dict[str, str | int]:
-    """The default device's own facts: on Metal its architecture, memory and limits; less elsewhere."""
-    return dict(mx.device_info())
-
-
 def device_name() -> str:
     """The chip's own name where the device gives it, else its architecture."""
     info = mx.device_info()
@@ -225,12 +220,6 @@ def leave_thread() -> None:
 def to_list(array: mx.array) -> list[int]:
     """The integers of `array` [N]; waits for them. mlx types every nesting that `tolist` may give; one axis has one."""
     return cast(list[int], array.tolist())
-
-
-def memory_use() -> dict[str, int]:
-    """Bytes in arrays that are alive, in freed buffers that are kept, and the most alive since `reset_peak_memory`."""
-    active, peak = active_memory_bytes(), peak_memory_bytes()
-    return {"active_bytes": active, "cache_bytes": mx.get_cache_memory(), "peak_bytes": peak}
 
 
 def bound_memory() -> None:

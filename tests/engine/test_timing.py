@@ -4,10 +4,7 @@ from itertools import count
 from time import perf_counter
 
 import numpy as np
-import pytest
 
-from conformance.architectures import architectures
-from conformance.architectures import tiny_network as tiny_of
 from fakes.models import tiny_network
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
@@ -17,7 +14,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.timing import plain_step_seconds, row_costs
+from specdec_cli.engine.timing import plain_step_seconds
 
 
 def test_plain_steps_are_timed_each_and_leave_the_memo_where_it_was():
@@ -44,21 +41,3 @@ def test_plain_steps_amid_a_reply_change_none_of_its_tokens():
         return context
 
     assert said(measuring=True) == said(measuring=False)
-
-
-STEP, ROW, BUILD = 1.0, 0.2, 0.01
-
-
-@pytest.mark.parametrize("name", ["qwen3", "gemma3_text", "mamba2"])
-def test_every_pass_starts_at_the_same_context_whatever_the_caches(monkeypatch, name):
-    model = CachedModel(tiny_of(architectures()[name], 1), "m")
-    lengths = []
-
-    def extend(self, tokens, real=CachedModel.extend):
-        lengths.append(self.length)
-        return real(self, tokens)
-
-    monkeypatch.setattr(CachedModel, "extend", extend)
-    ticks = count()
-    assert len(row_costs(model, 40, (1, 8, 32), 2, lambda: float(next(ticks)))) == 3
-    assert set(lengths) == {40} and model.length == 0
