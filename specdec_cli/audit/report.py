@@ -30,9 +30,9 @@ SCHEMA = 2
 OnPart = Callable[[int, int, str], None]
 # A command's words, and its share of the time that is left.
 COMMANDS: Mapping[str, tuple[Sequence[str], float]] = {
-    "audit": (("audit", "--json", "-k", "4", "-n", "48"), 0.4),
-    "bench": (("bench", "--json", "-q", "-k", "0-4,8,auto"), 0.6),
-    "selftest": (("doctor", "--selftest", "--json"), 1.0),
+    "selftest": (("doctor", "--selftest", "--json"), 0.3),
+    "bench": (("bench", "--json", "-q", "-k", "0-4,8,auto"), 0.5),
+    "audit": (("audit", "--json", "-k", "4", "-n", "16"), 1.0),
 }
 # Of bench's time, once it has loaded the pair and while it may go on with the last answer.
 BENCH_SHARE = 0.7
