@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_cli.errors import DoesNotFit
+from specdec_cli.format import size
 from specdec_cli.kinds import drafting
 from specdec_cli.request import Request
 
@@ -30,6 +31,17 @@ class ContextLimit:
         kind = drafting(request.drafter, request.k).kind
         limits = (self.target, self.draft if kind.uses_draft else None, request.max_context)
         return min((limit for limit in limits if limit is not None), default=None)
+
+
+def too_long(tokens: int | str, limit: int) -> str:
+    """That a prompt of so many tokens leaves no room for an answer, in the words that agents look for."""
+    return f"prompt is too long: {tokens} tokens > {limit - 1} maximum"
+
+
+def too_large(names: str, need_bytes: int, tokens: int, limit: int) -> str:
+    """That these models do not fit with caches of so many tokens, `limit` bytes being usable."""
+    verb = "need" if " and " in names else "needs"
+    return f"{names} {verb} {size(need_bytes)} at {tokens} tokens of context; {size(limit)} are usable"
 
 
 def limit_bytes(available_bytes: int) -> int:
@@ -80,8 +92,7 @@ class MemoryEstimate:
 
     def obstacle(self) -> DoesNotFit:
         """The refusal, with both numbers and what would fit."""
-        names = " and ".join(part.name for part in self.footprints)
-        need, have, context = self.peak_bytes / 1e9, self.limit_bytes / 1e9, self.largest_context
+        context = self.largest_context
         if self.fits_with_kv_bits:
             hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
         elif context >= 512:
@@ -90,11 +101,8 @@ class MemoryEstimate:
             hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
         else:
             hint = "try a smaller model or a lower quantization; --force loads it anyway"
-        need_verb = "need" if len(self.footprints) > 1 else "needs"
-        return DoesNotFit(
-            f"{names} {need_verb} {need:.1f} GB at {self.context_tokens} tokens of context; {have:.1f} GB are usable",
-            hint,
-        )
+        names = " and ".join(part.name for part in self.footprints)
+        return DoesNotFit(too_large(names, self.peak_bytes, self.context_tokens, self.limit_bytes), hint)
 
 
 def prefill_bytes(

@@ -22,6 +22,7 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.events import Event, Failure, Finish, Reading, RoundDone
 from specdec_cli.machine import awake
+from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.serve.disk import Folder
 from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
@@ -391,12 +392,11 @@ def require_room(job: Job, capacity: Capacity) -> None:
     prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
     if limit is not None and prompt >= limit:
         hint = "shorten the conversation, or serve a pair with a longer context"
-        raise TooLong(f"prompt is too long: {prompt} tokens > {limit - 1} maximum", hint)
+        raise TooLong(too_long(prompt, limit), hint)
     need = capacity.weight_bytes + job_bytes(job, capacity)
     if need > capacity.limit_bytes:
         raise TooLarge(
-            f"{most_tokens(job, capacity)} tokens of prompt and answer need {need / 1e9:.2f} GB with the models; "
-            f"{capacity.limit_bytes / 1e9:.2f} GB are usable",
+            too_large("models and caches", need, most_tokens(job, capacity), capacity.limit_bytes),
             f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
         )
 

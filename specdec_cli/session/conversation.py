@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from specdec_cli.errors import DoesNotFit
+from specdec_cli.pairs.limits import too_long
 
 Message = Mapping[str, str]
 Render = Callable[[Sequence[Message]], list[int]]
@@ -86,7 +87,7 @@ class Conversation:
             hint = "/set overflow drop-oldest leaves the oldest turns out; /clear starts anew"
             if overflow == "drop-oldest" or not self.turns:
                 hint = "shorten the message" + (" or the system message" if self.system else "")
-            raise DoesNotFit(f"the conversation has {len(ids)} tokens and the context holds {limit}", hint)
+            raise DoesNotFit(too_long(len(ids), limit), hint)
         return Fitted(ids, left_out)
 
     def with_turn(self, turn: Turn, left_out: int) -> Conversation:

@@ -31,7 +31,7 @@ from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenf
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
-from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.session.cost_file import CostStore, Values
@@ -388,8 +388,5 @@ class Session:
         if limit is None:
             return request.max_tokens
         if len(prompt) >= limit:
-            raise DoesNotFit(
-                f"the prompt has {len(prompt)} tokens and the context holds {limit}, the answer included",
-                "shorten the prompt, or use a pair with a longer context",
-            )
+            raise DoesNotFit(too_long(len(prompt), limit), "shorten the prompt, or use a pair with a longer context")
         return min(request.max_tokens, limit - len(prompt))

@@ -32,7 +32,7 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
     for line in ("/system be kind", "/set max-context 120", "one " * 5, "two " * 5):
         ran(opened, line)
     assert ran(opened, "three " * 5)[0] == 5
-    assert "the context holds 120" in err.getvalue()
+    assert "tokens > 119 maximum" in err.getvalue()
     assert ran(opened, "/set overflow drop-oldest", "three " * 5)[0] == 0
     assert "left out the 2 oldest turns: the context holds 120 tokens" in err.getvalue()
     ids = chat.loaded.session.replies[-1][0]

@@ -24,7 +24,7 @@ def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
     chat, _, err = opened
     chat.settings = chat.settings.with_value("max-context", "60")
     code, out, _ = ran(opened, "x" * 90, "hi")
-    assert code == 5 and "has 108 tokens and the context holds 60" in err.getvalue()
+    assert code == 5 and "prompt is too long: 108 tokens > 59 maximum" in err.getvalue()
     assert chat.given == ["", "x" * 90, ""]
     assert len(chat.conversation.turns) == 1 and out
     assert ran(opened, "/nothing", lenient=True)[0] == 0  # a person saw it
@@ -94,4 +94,4 @@ def test_why_a_message_came_back_is_said_until_another_one_is_read(opened):
     chat, _, _ = opened
     chat.settings = chat.settings.with_value("max-context", "60")
     ran(opened, "x" * 90, "hi", "/nothing")
-    assert [refusal[:16] for refusal in chat.refusals] == ["", "the conversation", "", ""]
+    assert [refusal[:16] for refusal in chat.refusals] == ["", "prompt is too lo", "", ""]

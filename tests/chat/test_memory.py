@@ -35,7 +35,7 @@ def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_
     turns = chat.conversation.turns
     assert ran(small, "y" * 900)[0] == 5
     assert chat.conversation.turns == turns and chat.given[-1] == "y" * 900
-    assert f"the context holds {TOKENS}: the memory of " in err.getvalue()
+    assert f"tokens > {TOKENS - 1} maximum: the memory of " in err.getvalue()
     assert "/clear starts anew; --kv-bits 8" in err.getvalue()
     assert ran(small, "/clear", "y" * 900)[0] == 0
     assert len(chat.conversation.turns) == 1

@@ -55,6 +55,6 @@ def test_check_of_a_context_that_does_not_fit_exits_5_and_says_which_would(world
     done = world("check", "tiny", "--max-context", "1000000000")
     assert done.code == 5
     assert re.search(
-        r"refused     org/big and org/small need [\d.]+ GB at 1000000000 tokens of\s+context; [\d.]+ GB", done.out
+        r"refused     org/big and org/small need [\d.]+ GB at 1000000000 tokens of\s+context; [\d.]+ .B", done.out
     )
     assert re.search(r"hint        a smaller context fits: --max-context \d+; --force loads it\s+anyway", done.out)

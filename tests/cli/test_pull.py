@@ -81,7 +81,7 @@ def test_what_no_memory_holds_is_refused_before_the_weights_and_so_is_what_no_di
     assert (done.code, world.weight_bytes_sent()) == (5, 0)
     message, hint = done.errors()
     assert re.fullmatch(
-        r"org/big and org/small need 10000.0 GB at 256 tokens of context; [\d.]+ GB are usable", message
+        r"org/big and org/small need 10000.0 GB at 256 tokens of context; [\d.]+ .B are usable", message
     )
     assert hint.startswith("try without the draft (--drafter none) or a smaller pair (specdec pairs)")
     forced = world("pull", "tiny", "--force")

@@ -3,6 +3,7 @@
 import pytest
 
 from specdec_cli.errors import DoesNotFit
+from specdec_cli.format import size
 from specdec_cli.pairs.limits import Footprint, MemoryEstimate, prefill_bytes
 
 GB = 10**9
@@ -33,8 +34,8 @@ def test_it_fits_up_to_its_limit():
 def test_the_refusal_names_both_numbers_and_what_would_fit(found, hint):
     error = found.obstacle()
     assert isinstance(error, DoesNotFit) and hint in error.hint and "--force" in error.hint
-    assert f"{found.peak_bytes / 1e9:.1f} GB at 4096 tokens" in error.message
-    assert f"{found.limit_bytes / 1e9:.1f} GB are usable" in error.message
+    assert f"{size(found.peak_bytes)} at 4096 tokens" in error.message
+    assert f"{size(found.limit_bytes)} are usable" in error.message
 
 
 def test_without_a_fused_kernel_prefill_grows_with_the_context():

@@ -105,7 +105,7 @@ def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get
         Client(desk, job(ids(tokens), 4), lambda client, event: said.append(desk.status().warning)).wait()
         said.append(None)
     assert desk.status().warning == ""
-    with pytest.raises(TooLarge, match="GB are usable") as refused:
+    with pytest.raises(TooLarge, match="are usable") as refused:
         desk.submit(job(ids(1600), 4), print)
     desk.close()
     few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]

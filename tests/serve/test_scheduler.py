@@ -232,7 +232,7 @@ def test_what_exceeds_the_context_or_the_memory_is_refused_before_anything_is_al
     weights = desk._capacity.weight_bytes
     desk.close()
     small = desk_of(pair, usable_bytes=int(weights / 0.92) + 1000)
-    with pytest.raises(TooLarge, match=r"128 tokens.* need 0\.00 GB.*; 0\.00 GB are usable") as refused:
+    with pytest.raises(TooLarge, match=r"models and caches need .* at 128 tokens of context; .* are usable") as refused:
         small.submit(job(ids(120)), print)
     assert refused.value.hint and not small.status().running and not small.status().conversations
     small.close()

@@ -40,7 +40,7 @@ def test_messages_are_system_turns_and_the_new_one_in_order():
 
 def test_refuse_names_both_numbers_and_changes_nothing():
     conversation = talked(60, 60)
-    with pytest.raises(DoesNotFit, match="has 124 tokens and the context holds 124") as caught:
+    with pytest.raises(DoesNotFit, match="prompt is too long: 124 tokens > 123 maximum") as caught:
         conversation.fit("abc", letters, 124, 40, "refuse")
     assert "/set overflow drop-oldest" in caught.value.hint
     assert len(conversation.fit("abc", letters, 125, 40, "refuse").ids) == 124

@@ -102,9 +102,9 @@ def test_a_second_reply_reads_only_what_is_new(session):
 
 
 def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
-    with pytest.raises(DoesNotFit, match="256 tokens and the context holds 256"):
+    with pytest.raises(DoesNotFit, match="prompt is too long: 256 tokens > 255 maximum"):
         reply(session, "x" * 256)
-    with pytest.raises(DoesNotFit, match="9 tokens and the context holds 8"):
+    with pytest.raises(DoesNotFit, match="prompt is too long: 9 tokens > 7 maximum"):
         reply(session, "x" * 9, max_context=8)
     events = reply(session, "x" * 250)
     assert (len(events[-1].tokens), events[0].context_limit) == (6, 256)

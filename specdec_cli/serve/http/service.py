@@ -20,6 +20,7 @@ from starlette.responses import Response
 from specdec_cli.errors import SpecdecError, UsageError
 from specdec_cli.jsonfile import shown
 from specdec_cli.models.grammar import require_possible
+from specdec_cli.pairs.limits import too_long
 from specdec_cli.request import Constraint, looks_up
 from specdec_cli.serve.http.access import AccessPolicy, drain
 from specdec_cli.serve.http.answer import Answer, ChatRequest
@@ -169,7 +170,7 @@ class Service:
         def look(tokens: int) -> None:
             there()
             if limit is not None and tokens >= COUNTED_CONTEXTS * limit:
-                raise TooLong(f"prompt is too long: at least {tokens} tokens > {limit - 1} maximum", NO_HINT)
+                raise TooLong(too_long(f"at least {tokens}", limit), NO_HINT)
 
         try:
             if ask.text is None:
@@ -179,7 +180,7 @@ class Service:
             if not ids:
                 raise bad_field(ask.source, "it is empty: 0 tokens")
             if limit is not None and len(ids) >= limit:
-                raise TooLong(f"prompt is too long: {len(ids)} tokens > {limit - 1} maximum", NO_HINT)
+                raise TooLong(too_long(len(ids), limit), NO_HINT)
         except SpecdecError as error:
             raise as_http_error(error, ask.source) from error
         if ask.text is not None:
