@@ -15,26 +15,26 @@ TYPE_CHECKING = False  # `typing` is an import of its own, and this one must cos
 if TYPE_CHECKING:
     from typing import Any
 
-    from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
-    from specdec_cli.events import Failure, Finish, Prefill, Reading, Round, RoundDone, Start, TokenLogprob
+    from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
+    from specdec_cli.core.events import Failure, Finish, Prefill, Reading, Round, RoundDone, Start, TokenLogprob
+    from specdec_cli.core.request import Constraint, Request
+    from specdec_cli.core.stats import Stats
     from specdec_cli.models.tool_calls import ToolCall
     from specdec_cli.pairs.pair import Pair
-    from specdec_cli.request import Constraint, Request
     from specdec_cli.session.load import load
     from specdec_cli.session.session import LoadedPair, Session
     from specdec_cli.session.slot import Slot
-    from specdec_cli.stats import Stats
 
 _HOMES = {
-    "errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),
-    "events": ("Failure", "Finish", "Prefill", "Reading", "Round", "RoundDone", "Start", "TokenLogprob"),
+    "core.errors": ("DoesNotFit", "NotAvailable", "Refused", "SpecdecError", "UsageError"),
+    "core.events": ("Failure", "Finish", "Prefill", "Reading", "Round", "RoundDone", "Start", "TokenLogprob"),
     "models.tool_calls": ("ToolCall",),
     "pairs.pair": ("Pair",),
-    "request": ("Constraint", "Request"),
+    "core.request": ("Constraint", "Request"),
     "session.load": ("load",),
     "session.session": ("LoadedPair", "Session"),
     "session.slot": ("Slot",),
-    "stats": ("Stats",),
+    "core.stats": ("Stats",),
 }
 _HOME = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 

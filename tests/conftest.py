@@ -27,7 +27,7 @@ for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
 import pytest
 from hypothesis import settings
 
-from specdec_cli import blas
+from specdec_cli.system import blas
 
 blas.load()  # before the fakes import mlx
 

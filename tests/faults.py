@@ -245,7 +245,7 @@ FAULTS = (
     ),
     Fault(
         "an interval half as wide",
-        "meter.py",
+        "core/meter.py",
         "quantile = t_quantile(fit.freedom)",
         "quantile = t_quantile(fit.freedom) / 2",
         "test_meter.py",
@@ -274,7 +274,7 @@ FAULTS = (
     # Files, pairs, conversations and clients.
     Fault(
         "a field of the JSON renamed",
-        "events.py",
+        "core/events.py",
         'values = {**values.pop("round"), **values}',
         'values = {**values.pop("round"), "next_text": values.pop("next_piece"), **values}',
         "test_events.py",

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from specdec_cli import blas
+from specdec_cli.system import blas
 
 LINUX = pytest.mark.skipif(blas.load() is None, reason="mlx has a BLAS of its own here")
 X86 = pytest.mark.skipif(
@@ -20,7 +20,7 @@ BARE = "blas.LIBRARIES = ()"
 
 def loaded(expression="blas.load()", *before, **environment):
     """What a fresh process prints of `expression`, after the statements `before`."""
-    code = "\n".join(["from specdec_cli import blas", *before, f"print({expression})"])
+    code = "\n".join(["from specdec_cli.system import blas", *before, f"print({expression})"])
     ours = (blas.VARIABLE, *blas.THREADS, "OMP_NUM_THREADS")
     kept = {name: value for name, value in os.environ.items() if name not in ours}
     done = subprocess.run([sys.executable, "-c", code], env=kept | environment, capture_output=True, text=True)

@@ -2,8 +2,8 @@
 
 import pytest
 
+from specdec_cli.core.gain import interpolate
 from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, TILE_ROWS, Chip, chip_of, draft_step
-from specdec_cli.gain import interpolate
 
 
 @pytest.mark.parametrize(

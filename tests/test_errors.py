@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from specdec_cli import errors
-from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
+from specdec_cli.core import errors
+from specdec_cli.core.errors import NotAvailable, Refused, reason, untrusted
 
 CODES = {
     "SpecdecError": 1,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_cli.events import SCHEMA, Failure, Finish, Prefill, Round, RoundDone, Start, from_dict, to_dict
+from specdec_cli.core.events import SCHEMA, Failure, Finish, Prefill, Round, RoundDone, Start, from_dict, to_dict
 
 seconds = st.floats(0, 1e6)
 ids = st.lists(st.integers(0, 2**31), max_size=5).map(tuple)

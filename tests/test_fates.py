@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.ui_script import drafted
-from specdec_cli.fates import Alignment, TokenStream, fates
+from specdec_cli.core.fates import Alignment, TokenStream, fates
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.format import count, percent, size, speed
+from specdec_cli.core.format import count, percent, size, speed
 
 
 def test_figures_read_as_people_write_them() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.gain import (
+from specdec_cli.core.gain import (
     Gain,
     break_even_acceptance,
     break_even_share,

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from specdec_cli.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole
+from specdec_cli.core.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole
 
 DEEP = "[" * 100_000 + "]" * 100_000
 WRONG = [
@@ -47,7 +47,7 @@ def test_what_is_no_whole_number_is_refused_with_key_and_value(value):
 HOLDER = """
 import sys, time
 from pathlib import Path
-from specdec_cli.jsonfile import locked
+from specdec_cli.core.jsonfile import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

@@ -8,7 +8,9 @@ import pytest
 from fakes.drafting import drafter_of, open_session
 from fakes.heads import cached_head
 from fakes.models import tiny_network
-from specdec_cli import kinds
+from specdec_cli.core import kinds
+from specdec_cli.core.events import Finish, RoundDone, Start
+from specdec_cli.core.request import Request
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
@@ -17,9 +19,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Coupled, greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.events import Finish, RoundDone, Start
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 from specdec_cli.session.drafting import DraftController
 
 NETWORK, OTHER = tiny_network(seed=1), tiny_network(seed=1, noise=0.05)

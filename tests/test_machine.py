@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.machine import awake, machine_state, temporary_folder
+from specdec_cli.system.machine import awake, machine_state, temporary_folder
 
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t81%; discharging; 5:12 remaining\n"
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining\n"
@@ -119,7 +119,7 @@ def test_a_temporary_folder_is_read_only_full_or_nothing_runs_from_it(temporary,
             raise OSError(number, os.strerror(number), str(dir))
 
         with monkeypatch.context() as patch:
-            patch.setattr("specdec_cli.machine.TemporaryFile", refuse)
+            patch.setattr("specdec_cli.system.machine.TemporaryFile", refuse)
             assert temporary(tmp_path) == f"{tmp_path / 'mlx'} cannot be written: {os.strerror(number)}"
     monkeypatch.setattr("os.ST_NOEXEC", 8, raising=False)
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=8))

@@ -12,8 +12,8 @@ from statistics import fmean
 import pytest
 
 from fakes.busy import a_round, simulated
-from specdec_cli.gain import FEWEST_ROUNDS, Gain
-from specdec_cli.meter import (
+from specdec_cli.core.gain import FEWEST_ROUNDS, Gain
+from specdec_cli.core.meter import (
     AGED_DRIFT,
     BELIEVED_SECONDS,
     CostMemo,

@@ -10,7 +10,7 @@ import pytest
 
 import specdec_cli as specdec
 from fakes.models import tiny_folder
-from specdec_cli import kinds
+from specdec_cli.core import kinds
 from specdec_cli.models.tokenizer import Tokenizer
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from specdec_cli.errors import UsageError
-from specdec_cli.request import effective, parse_bias
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import effective, parse_bias
 
 QWEN = {"do_sample": True, "temperature": 0.7, "top_p": 0.8, "top_k": 20, "repetition_penalty": 1.05}
 

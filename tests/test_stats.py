@@ -1,8 +1,8 @@
 import pytest
 
-from specdec_cli.events import Round
-from specdec_cli.gain import Gain
-from specdec_cli.stats import Stats, ratio
+from specdec_cli.core.events import Round
+from specdec_cli.core.gain import Gain
+from specdec_cli.core.stats import Stats, ratio
 
 
 def a_round(draft, accepted, emitted=None):

@@ -16,11 +16,11 @@ from typing import Literal
 from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference
+from specdec_cli.core.events import Round, RoundDone, Start
+from specdec_cli.core.kinds import COUPLED, DEFAULT_DRAFTER
+from specdec_cli.core.request import Constraint, Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, row_leads
-from specdec_cli.events import Round, RoundDone, Start
-from specdec_cli.kinds import COUPLED, DEFAULT_DRAFTER
-from specdec_cli.request import Constraint, Request
 from specdec_cli.session.session import Session
 
 OnProgress = Callable[[int, int, str], None]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from specdec_cli.audit.rounding import Rounding, finite
-from specdec_cli.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError
 
 Status = Literal["identical", "near-tie", "diverged"]
 

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 import platformdirs
 
-from specdec_cli import blas, jsonfile
-from specdec_cli.format import size
+from specdec_cli.core import jsonfile
+from specdec_cli.core.format import size
 from specdec_cli.hub import cache_folder, settings
-from specdec_cli.machine import physical_bytes, temporary_folder
+from specdec_cli.system import blas
+from specdec_cli.system.machine import physical_bytes, temporary_folder
 from specdec_cli.version import __version__
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.audit.doctor import diagnose
-from specdec_cli.machine import machine_state
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.system.machine import machine_state
 from specdec_cli.version import __version__
 
 SCHEMA = 2

@@ -17,14 +17,14 @@ from typing import Any
 from specdec_cli.bench.prompts import BenchPrompt, PromptId
 from specdec_cli.bench.result import Arm, Contender, Environment, Sample
 from specdec_cli.bench.sweep import MAX_TOKENS, BenchRequest, Cancelled
+from specdec_cli.core.events import Finish, Prefill, Round, RoundDone
+from specdec_cli.core.kinds import DRAFTERS
+from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.events import Finish, Prefill, Round, RoundDone
-from specdec_cli.kinds import DRAFTERS
-from specdec_cli.machine import physical_bytes
-from specdec_cli.request import Request
 from specdec_cli.session.load import beside, load
 from specdec_cli.session.session import Session
+from specdec_cli.system.machine import physical_bytes
 from specdec_cli.version import __version__
 
 # What a stop token's logit is moved by where answers have a fixed length.

@@ -12,9 +12,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import UsageError
-from specdec_cli.request import one_name
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import one_name
 
 # Short prompts first: a slow machine measures few.
 KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")

@@ -27,7 +27,7 @@ from specdec_cli.bench.estimate import (
 )
 from specdec_cli.bench.prompts import PromptId
 from specdec_cli.bench.result import BenchResult, Condition, CostSample, Length, Sample, kinds_of
-from specdec_cli.stats import ratio
+from specdec_cli.core.stats import ratio
 
 # Speed-ups of one kind that differ by less are a tie; the smaller K is named.
 SAME = 0.01

@@ -15,12 +15,12 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from specdec_cli import jsonfile
 from specdec_cli.bench.prompts import BenchPrompt, PromptId
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import NONE, kind_of
-from specdec_cli.machine import MachineState
-from specdec_cli.request import DraftContext
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import NONE, kind_of
+from specdec_cli.core.request import DraftContext
+from specdec_cli.system.machine import MachineState
 
 SCHEMA = 1
 # Measured rounds of one kind, at either end of a bench, that are needed to say that its passes became dearer.

@@ -14,12 +14,12 @@ from typing import Any
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, Interval
 from specdec_cli.bench.report import Report, Row, reports
 from specdec_cli.bench.result import BenchResult, Length, to_dict
-from specdec_cli.errors import SpecdecError
-from specdec_cli.format import count
-from specdec_cli.gain import break_even_acceptance, ratio_words
-from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE
-from specdec_cli.machine import BUSY, is_busy
-from specdec_cli.request import DRAFT_CONTEXT
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.format import count
+from specdec_cli.core.gain import break_even_acceptance, ratio_words
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DEFAULT_RULE
+from specdec_cli.core.request import DRAFT_CONTEXT
+from specdec_cli.system.machine import BUSY, is_busy
 
 # A baseline whose speed changed by more makes the intervals doubtful.
 DRIFTED = 0.05

@@ -27,11 +27,11 @@ from specdec_cli.bench.result import (
     Sample,
     kinds_of,
 )
-from specdec_cli.errors import DoesNotFit
-from specdec_cli.format import count
-from specdec_cli.machine import MachineState, machine_state
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.format import count
+from specdec_cli.core.request import Constraint
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Constraint
+from specdec_cli.system.machine import MachineState, machine_state
 
 # Default length of an answer in tokens: enough for a steady rate, fewer where the budget is small.
 MAX_TOKENS, FEWEST_TOKENS = 128, 24

@@ -15,20 +15,20 @@ from typing import Any, Protocol
 
 from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.events import Event, Finish, Prefill, Start
+from specdec_cli.core.format import count, percent, size
+from specdec_cli.core.kinds import NONE
+from specdec_cli.core.request import Request
+from specdec_cli.core.stats import ChatStats
 from specdec_cli.engine.device import clear_cache
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
-from specdec_cli.events import Event, Finish, Prefill, Start
-from specdec_cli.format import count, percent, size
 from specdec_cli.hub import locate
-from specdec_cli.kinds import NONE
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.request import Request
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Interrupt, Presses
-from specdec_cli.stats import ChatStats
 from specdec_cli.version import __version__
 
 

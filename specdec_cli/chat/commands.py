@@ -14,16 +14,16 @@ from pathlib import Path
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.settings import NAMES, WORDS
 from specdec_cli.chat.transcript import Transcript, load
-from specdec_cli.errors import UsageError
-from specdec_cli.format import count, percent, speed
-from specdec_cli.kinds import LOOKUP, MODEL, kind_of
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.format import count, percent, speed
+from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
+from specdec_cli.core.request import Constraint, ShapeKind, flag, one_name
+from specdec_cli.core.stats import ChatStats
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import PairSpec
-from specdec_cli.request import Constraint, ShapeKind, flag, one_name
 from specdec_cli.session.conversation import Conversation
-from specdec_cli.stats import ChatStats
 
 SHOWABLE = ("settings", "last", "thinking", "all")
 ON_OFF = ("on", "off")

@@ -12,7 +12,7 @@ from typing import BinaryIO, Protocol, TextIO
 
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
 
 FENCE = '"""'
 

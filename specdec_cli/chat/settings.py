@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import rule_names
-from specdec_cli.request import BOUNDS, Request, effective, flag, off, one_name, parse_k, within
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import rule_names
+from specdec_cli.core.request import BOUNDS, Request, effective, flag, off, one_name, parse_k, within
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1

@@ -11,9 +11,9 @@ import typer
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import load_session, specify
 from specdec_cli.cli.options import ModelOptions, ShapeOptions
-from specdec_cli.errors import UsageError
-from specdec_cli.machine import awake
-from specdec_cli.request import effective, parse_k
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import effective, parse_k
+from specdec_cli.system.machine import awake
 
 app = typer.Typer()
 

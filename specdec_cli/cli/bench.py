@@ -16,10 +16,10 @@ from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import choose_named, choosing, forbid_network, loading, require_named
 from specdec_cli.cli.options import PairOptions, ShapeOptions
 from specdec_cli.cli.table import CONTENDERS
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, MTP
-from specdec_cli.machine import awake
-from specdec_cli.request import Constraint, effective, one_name, parse_draft_context
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, MTP
+from specdec_cli.core.request import Constraint, effective, one_name, parse_draft_context
+from specdec_cli.system.machine import awake
 
 if TYPE_CHECKING:
     from specdec_cli.bench.result import BenchResult

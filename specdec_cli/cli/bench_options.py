@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_RULE, HEAD
-from specdec_cli.request import MAX_K
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DEFAULT_RULE, HEAD
+from specdec_cli.core.request import MAX_K
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 

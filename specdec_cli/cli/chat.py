@@ -15,10 +15,10 @@ from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, specify, warn_of_unused_k
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.cli.process import as_user_error
-from specdec_cli.errors import UsageError
-from specdec_cli.format import count
-from specdec_cli.kinds import DEFAULT_DRAFTER
-from specdec_cli.request import parse_draft_context
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.format import count
+from specdec_cli.core.kinds import DEFAULT_DRAFTER
+from specdec_cli.core.request import parse_draft_context
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import typer
 
 from specdec_cli.cli.table import row_of
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
 
 T = TypeVar("T")
 

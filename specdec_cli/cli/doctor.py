@@ -16,8 +16,8 @@ from specdec_cli.cli.command import ask, grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import specify
 from specdec_cli.cli.options import ModelOptions, PairOptions
-from specdec_cli.errors import UsageError
-from specdec_cli.machine import awake
+from specdec_cli.core.errors import UsageError
+from specdec_cli.system.machine import awake
 
 if TYPE_CHECKING:
     from specdec_cli.engine.selftest import Outcome

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 
 
 def require_writable(option: str, files: Sequence[Path], endings: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.table import TABLE, Row, documents, row_of
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 
 app = typer.Typer()
 FOOTER = "specdec help TOPIC shows one; specdec help COMMAND lists a command's options."

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import HEAD, NONE, K, drafter_at
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import HEAD, NONE, K, drafter_at
+from specdec_cli.core.request import Request, parse_draft_context, parse_k
 from specdec_cli.pairs.pair import DEMO
-from specdec_cli.request import Request, parse_draft_context, parse_k
 
 if TYPE_CHECKING:
     from specdec_cli.cli.bench_options import ContenderOptions

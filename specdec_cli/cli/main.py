@@ -23,8 +23,8 @@ from specdec_cli.cli.command import choose
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.cli.table import PREFIX, row_of, variables
-from specdec_cli.errors import NoPair, SpecdecError, UsageError
-from specdec_cli.request import nearest
+from specdec_cli.core.errors import NoPair, SpecdecError, UsageError
+from specdec_cli.core.request import nearest
 from specdec_cli.session.signals import ENDING, unwinding
 from specdec_cli.version import __version__
 

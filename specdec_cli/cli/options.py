@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specdec_cli.cli.table import FULL
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_RULE
-from specdec_cli.request import BOUNDS, SHAPES, Constraint, effective, parse_bias
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DEFAULT_RULE
+from specdec_cli.core.request import BOUNDS, SHAPES, Constraint, effective, parse_bias
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display, Look

@@ -14,10 +14,10 @@ import typer
 from specdec_cli.cli.command import ask, grouped, require_answer
 from specdec_cli.cli.load import choose_named, draft_name
 from specdec_cli.cli.options import PairOptions
-from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.format import size
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.format import size
+from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
-from specdec_cli.request import parse_k
 
 app = typer.Typer()
 pairs_app = typer.Typer(invoke_without_command=True)
@@ -46,8 +46,8 @@ def pairs(
     """The pairs specdec knows: sizes, here or not, fits or not."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli.machine import physical_bytes
     from specdec_cli.pairs import catalog
+    from specdec_cli.system.machine import physical_bytes
     from specdec_cli.ui.pairs import print_json, print_pairs
 
     known = catalog.registry()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from specdec_cli.errors import DoesNotFit, SpecdecError, reason
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, reason
 from specdec_cli.ui.spelling import SPELLED
 
 

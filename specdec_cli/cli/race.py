@@ -23,10 +23,10 @@ from specdec_cli.cli.load import (
 )
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions
 from specdec_cli.cli.run import read_prompt
-from specdec_cli.errors import SpecdecError
-from specdec_cli.events import Failure
-from specdec_cli.machine import warning_of_load
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Failure
 from specdec_cli.session.signals import Interrupt
+from specdec_cli.system.machine import warning_of_load
 
 if TYPE_CHECKING:
     from specdec_cli.race.events import RaceEvent

@@ -13,11 +13,11 @@ import typer
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import write_export
 from specdec_cli.cli.options import LookOptions
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
-    from specdec_cli.trace import Trace
+    from specdec_cli.core.trace import Trace
     from specdec_cli.ui.display import Look
 
 app = typer.Typer()
@@ -41,7 +41,7 @@ def replay(
 
     Accepted, rejected, discarded and corrected tokens are in colours of their own.
     """
-    from specdec_cli.trace import read_trace
+    from specdec_cli.core.trace import read_trace
     from specdec_cli.ui.display import print_notice
     from specdec_cli.ui.export import trace_picture
 
@@ -64,7 +64,7 @@ def replay(
 
 def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
     """Whether it came to its end."""
-    from specdec_cli.events import Failure
+    from specdec_cli.core.events import Failure
     from specdec_cli.session.signals import Interrupt
     from specdec_cli.ui.display import open_display, print_error, print_notice
     from specdec_cli.ui.replay import keys, paced, play, stepped

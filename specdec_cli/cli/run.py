@@ -14,12 +14,12 @@ import typer
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, specify, warn_of_unused_k, without_reason
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
-from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.events import Event, Failure, Finish
-from specdec_cli.kinds import DEFAULT_DRAFTER, NONE
-from specdec_cli.machine import warning_of_load
-from specdec_cli.request import require_lookups
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.events import Event, Failure, Finish
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
+from specdec_cli.core.request import require_lookups
 from specdec_cli.session.signals import Interrupt
+from specdec_cli.system.machine import warning_of_load
 
 if TYPE_CHECKING:
     from specdec_cli.ui.display import Display
@@ -86,7 +86,7 @@ def run(
 
 
 def _warn_of_reference_blas(plain: bool) -> None:
-    from specdec_cli import blas
+    from specdec_cli.system import blas
     from specdec_cli.ui.display import print_notice
 
     if blas.load() == blas.REFERENCE:

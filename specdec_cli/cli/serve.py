@@ -18,9 +18,9 @@ import typer
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import introduce_demo, load_session, specify, without_reason
 from specdec_cli.cli.options import ModelOptions
-from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.kinds import drafter_at
-from specdec_cli.request import Request, parse_k
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.kinds import drafter_at
+from specdec_cli.core.request import Request, parse_k
 from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:

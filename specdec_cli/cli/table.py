@@ -10,9 +10,9 @@ from typing import Any, cast
 import typer
 from typer.core import TyperGroup
 
-from specdec_cli.errors import SpecdecError
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, rule_names
-from specdec_cli.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, rule_names
+from specdec_cli.core.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
 from specdec_cli.serve.clients import CLIENTS, KEY
 from specdec_cli.session.conversation import OVERFLOWS
 

@@ -21,6 +21,8 @@ import mlx.nn as nn
 from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_prompt_cache, trim_prompt_cache
 
+from specdec_cli.core.events import Round
+from specdec_cli.core.kinds import NONE
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.kinds import KVQuantization
 from specdec_cli.engine.draft import NO_TOKENS
@@ -29,8 +31,6 @@ from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Constraint, Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.events import Round
-from specdec_cli.kinds import NONE
 
 Scores = Callable[[mx.array, mx.array], mx.array]
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 
+from specdec_cli.core.events import Reading, Round
+from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine.draft_length.adaptive import DraftLength
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
-from specdec_cli.events import Reading, Round
-from specdec_cli.request import MAX_DRAFT
 
 
 def rounds_of(steps: Iterable[Round | Reading]) -> Iterator[Round]:

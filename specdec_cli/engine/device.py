@@ -20,7 +20,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
-from specdec_cli.machine import physical_bytes
+from specdec_cli.system.machine import physical_bytes
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from specdec_cli.kinds import NONE
+from specdec_cli.core.kinds import NONE
 
 NO_TOKENS = mx.array([], dtype=mx.int32)
 

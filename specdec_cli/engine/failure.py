@@ -18,9 +18,9 @@ from typing import Protocol
 
 import mlx.core as mx
 
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, reason
 from specdec_cli.engine import device
-from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, reason
-from specdec_cli.machine import temporary_folder
+from specdec_cli.system.machine import temporary_folder
 
 OUT_OF_MEMORY = (
     "Insufficient Memory",

@@ -18,7 +18,7 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
-from specdec_cli.errors import Refused
+from specdec_cli.core.errors import Refused
 
 Handler = Callable[[nn.Module, Any, tuple[Any, ...], dict[str, Any]], Any]
 """(module, its original method, arguments, keyword arguments) -> what the call returns."""

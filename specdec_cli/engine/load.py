@@ -7,10 +7,10 @@ import mlx.nn as nn
 from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_model
 from safetensors import SafetensorError, safe_open
 
+from specdec_cli.core.errors import NotAvailable, Refused, reason, untrusted
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import NotAvailable, Refused, reason, untrusted
 from specdec_cli.models.checkpoint import Checkpoint
 
 # Architectures of mlx-lm whose drafts cannot be checked in one pass, with the reason. The tests list all others.

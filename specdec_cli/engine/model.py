@@ -22,6 +22,9 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import QuantizedKVCache
 
+from specdec_cli.core.errors import Refused, reason
+from specdec_cli.core.kinds import MODEL
+from specdec_cli.core.request import MAX_ROWS, MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.kinds import KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
@@ -29,9 +32,6 @@ from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import HiddenStates
 from specdec_cli.engine.stored import Unusable, require_origin
-from specdec_cli.errors import Refused, reason
-from specdec_cli.kinds import MODEL
-from specdec_cli.request import MAX_ROWS, MAX_UNREAD
 
 GROUP_SIZES = (64, 32)
 # What layers of mlx-lm call their numbers of query heads, and of key heads.

@@ -15,6 +15,7 @@ from typing import Self
 
 import mlx.core as mx
 
+from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine import device
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.draft import NOTHING, Draft
@@ -23,7 +24,6 @@ from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.failure import is_finite, not_finite, witness
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
-from specdec_cli.events import Reading, Round
 
 Clock = Callable[[], float]
 # Waiting for a draft costs a device that runs ahead a wake-up of the host. So there one round in eight of each K is

@@ -23,9 +23,9 @@ from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.utils import _get_classes
 
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import SpecdecError
 
 Status = Literal["pass", "wrong", "unclear", "skipped"]
 Draw = Callable[[str, mx.array, Sequence[mx.array]], mx.array]

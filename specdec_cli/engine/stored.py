@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import mlx.core as mx
 
-from specdec_cli import jsonfile
+from specdec_cli.core import jsonfile
 
 PIECE_BYTES = 4 << 20
 # Longer than the header of any cache: a length beyond it is no length.

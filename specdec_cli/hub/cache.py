@@ -19,9 +19,9 @@ from pathlib import Path
 
 import platformdirs
 
-from specdec_cli.errors import NotAvailable
-from specdec_cli.jsonfile import shown
-from specdec_cli.kinds import HEAD
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.jsonfile import shown
+from specdec_cli.core.kinds import HEAD
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import NotAvailable, PartlyHere
-from specdec_cli.format import count
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import NotAvailable, PartlyHere
+from specdec_cli.core.format import count
+from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
-from specdec_cli.kinds import HEAD
 
 VERSION = 1
 SHA256_DIGITS = 64

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
-from specdec_cli.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
-from specdec_cli.format import duration
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
+from specdec_cli.core.format import duration
+from specdec_cli.core.jsonfile import shown
 from specdec_cli.hub.cache import DISTRUST, cache_folder, require_digest
-from specdec_cli.jsonfile import shown
 
 if TYPE_CHECKING:
     from httpx2 import Request, Response

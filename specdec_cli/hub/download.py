@@ -16,8 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from specdec_cli.errors import DoesNotFit, NotAvailable
-from specdec_cli.format import size
+from specdec_cli.core.errors import DoesNotFit, NotAvailable
+from specdec_cli.core.format import size
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
 from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
 from specdec_cli.hub.client import as_user_error

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
 from specdec_cli.hub.cached import RemoteFile, digest_of
 from specdec_cli.hub.client import as_user_error, library

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.errors import NotAvailable
-from specdec_cli.format import count
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.format import count
+from specdec_cli.core.jsonfile import shown
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import RemoteFile, cached_folder, is_compared, read_record
 from specdec_cli.hub.client import LISTED, as_user_error, no_hub, prepare
-from specdec_cli.jsonfile import shown
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling

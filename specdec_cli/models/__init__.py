@@ -7,7 +7,7 @@ So does mlx its BLAS.
 import os
 import resource
 
-from specdec_cli import blas
+from specdec_cli.system import blas
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")

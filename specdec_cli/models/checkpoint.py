@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import NotAvailable, Refused
-from specdec_cli.jsonfile import NotJson, kind_of, shown
-from specdec_cli.request import MAX_ROWS
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import NotAvailable, Refused
+from specdec_cli.core.jsonfile import NotJson, kind_of, shown
+from specdec_cli.core.request import MAX_ROWS
 
 # The format's own limit (safetensors, MAX_HEADER_SIZE).
 MOST_HEADER_BYTES = 100_000_000

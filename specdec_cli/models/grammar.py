@@ -21,12 +21,12 @@ import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.numpy import fill_next_token_bitmask
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.request import MAX_DRAFT, Constraint, ShapeKind
 from specdec_cli.models import schema, shape
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import require_characters
-from specdec_cli.request import MAX_DRAFT, Constraint, ShapeKind
 
 WORD_BITS = 32
 # Below this a row costs less than waking a thread.

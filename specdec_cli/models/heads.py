@@ -15,7 +15,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from specdec_cli.errors import NotAvailable, Refused
+from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import (
     Checkpoint,
     Header,

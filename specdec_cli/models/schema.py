@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from typing import Any
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import UsageError
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import UsageError
 
 HINT = 'for example: \'{"type": "object", "properties": {"name": {"type": "string"}}}\''
 # By what a keyword holds: a schema, a list of them, or a table of them.

@@ -11,9 +11,9 @@ import json
 import re
 from collections.abc import Callable
 
+from specdec_cli.core.request import Constraint
 from specdec_cli.models import schema
 from specdec_cli.models.text import Thinking
-from specdec_cli.request import Constraint
 
 # The blanks of Python's json.dumps and no others: where they are free, nothing is forced, and a model that likes
 # blanks can write them for ever. Nor escapes by number: the library compares keys as they are spelled, so with them a

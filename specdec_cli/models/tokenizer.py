@@ -11,8 +11,8 @@ from typing import Any
 from mlx_lm.utils import load_tokenizer
 from transformers import CONFIG_MAPPING, PreTrainedConfig
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import NotAvailable, SpecdecError, UsageError, untrusted
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls

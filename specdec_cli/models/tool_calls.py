@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import SpecdecError, UsageError, untrusted
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.models.shape import json_rule, symbol
 
 JSON_CALLS = "json_tools"

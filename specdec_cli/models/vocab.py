@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from specdec_cli.errors import Refused, UsageError
+from specdec_cli.core.errors import Refused, UsageError
 
 
 def _byte_alphabet() -> dict[str, int]:

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import platformdirs
 
-from specdec_cli import hub, jsonfile
-from specdec_cli.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
-from specdec_cli.kinds import HEAD
-from specdec_cli.machine import physical_bytes
+from specdec_cli import hub
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
+from specdec_cli.core.kinds import HEAD
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.pairs.pair import Pair, PairRow, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+from specdec_cli.system.machine import physical_bytes
 
 # "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
 WEIGHTS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.I)

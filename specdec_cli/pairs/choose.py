@@ -7,10 +7,9 @@ import shlex
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
-from specdec_cli.errors import NoPair, NotAvailable, SpecdecError, UsageError
-from specdec_cli.format import size
-from specdec_cli.kinds import LOOKUP
-from specdec_cli.machine import physical_bytes
+from specdec_cli.core.errors import NoPair, NotAvailable, SpecdecError, UsageError
+from specdec_cli.core.format import size
+from specdec_cli.core.kinds import LOOKUP
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import (
@@ -25,6 +24,7 @@ from specdec_cli.pairs.catalog import (
 )
 from specdec_cli.pairs.files import read_model, resolve
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry, draft_options
+from specdec_cli.system.machine import physical_bytes
 
 NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists the others"
 # What a pair says besides its models, and holds for these two.

@@ -14,9 +14,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from specdec_cli import hub, jsonfile
-from specdec_cli.errors import NotAvailable, PartlyHere, Refused
-from specdec_cli.kinds import DRAFTERS, HEAD, DrafterKind
+from specdec_cli import hub
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
+from specdec_cli.core.kinds import DRAFTERS, HEAD, DrafterKind
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, parse_header, read_checkpoint
 from specdec_cli.models.heads import HeadFiles, find_head, head_in, is_for_a_head, is_head_only, read_head
 from specdec_cli.models.vocab import VocabVerdict, compare

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_cli.errors import DoesNotFit
-from specdec_cli.format import size
-from specdec_cli.kinds import drafting
-from specdec_cli.request import Request
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.format import size
+from specdec_cli.core.kinds import drafting
+from specdec_cli.core.request import Request
 
 # No context is longer.
 LONGEST = 1 << 20

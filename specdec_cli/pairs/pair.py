@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from specdec_cli.errors import NotAvailable, UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, HEAD
-from specdec_cli.request import (
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, HEAD
+from specdec_cli.core.request import (
     DEFAULT_K,
     DRAFT_CONTEXT,
     LEAST_DRAFT_CONTEXT,

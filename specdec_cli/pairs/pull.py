@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from specdec_cli import hub
-from specdec_cli.errors import DoesNotFit, NotAvailable
-from specdec_cli.format import count, size
+from specdec_cli.core.errors import DoesNotFit, NotAvailable
+from specdec_cli.core.format import count, size
+from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub import Removal, Snapshot
-from specdec_cli.kinds import HEAD
-from specdec_cli.machine import awake
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import judge
@@ -22,6 +21,7 @@ from specdec_cli.pairs.files import HeadSource, resolve
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.verdict import PairVerdict
+from specdec_cli.system.machine import awake
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 

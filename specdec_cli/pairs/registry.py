@@ -19,11 +19,11 @@ import tomlkit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from tomlkit.exceptions import TOMLKitError
 
-from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.jsonfile import locked, replace_text
-from specdec_cli.kinds import DRAFTERS, HEAD
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.jsonfile import locked, replace_text
+from specdec_cli.core.kinds import DRAFTERS, HEAD
+from specdec_cli.core.request import DRAFT_CONTEXT, LEAST_DRAFT_CONTEXT, MAX_K
 from specdec_cli.pairs.pair import Pair, Registry, nearest
-from specdec_cli.request import DRAFT_CONTEXT, LEAST_DRAFT_CONTEXT, MAX_K
 
 EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from specdec_cli.errors import SpecdecError
-from specdec_cli.gain import break_even_acceptance
-from specdec_cli.kinds import MTP
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.gain import break_even_acceptance
+from specdec_cli.core.kinds import MTP
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.limits import MemoryEstimate

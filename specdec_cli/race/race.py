@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 
 from specdec_cli.audit.audit import compare, measure, rows_of
 from specdec_cli.audit.divergence import Divergence
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Event, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.core.kinds import COUPLED, DEFAULT_RULE, NONE
+from specdec_cli.core.request import Request
 from specdec_cli.engine import device
-from specdec_cli.errors import UsageError
-from specdec_cli.events import Event, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.kinds import COUPLED, DEFAULT_RULE, NONE
 from specdec_cli.race.events import (
     DRAFTED,
     PLAIN,
@@ -31,7 +32,6 @@ from specdec_cli.race.events import (
     RaceState,
     measure_ratio,
 )
-from specdec_cli.request import Request
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair, Session
 

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from specdec_cli.core.errors import SpecdecError, untrusted
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import SpecdecError, untrusted
 from specdec_cli.serve.disk import LEAST_GAIN, Folder
 from specdec_cli.serve.job import Job
 from specdec_cli.session.meter import Stopwatch

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
+from specdec_cli.core.format import count, size
+from specdec_cli.core.jsonfile import locked
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
-from specdec_cli.errors import SpecdecError, UsageError, untrusted
-from specdec_cli.format import count, size
-from specdec_cli.jsonfile import locked
 from specdec_cli.session.slot import Slot
 
 SUFFIX, PART = ".conversation", ".part"

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError, untrusted
-from specdec_cli.events import Event, Prefill, Reading, RoundDone
-from specdec_cli.request import Request
-from specdec_cli.stats import ChatStats, Stats
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError, untrusted
+from specdec_cli.core.events import Event, Prefill, Reading, RoundDone
+from specdec_cli.core.request import Request
+from specdec_cli.core.stats import ChatStats, Stats
 
 Deliver = Callable[[Event], None]
 """Takes a job's events, from another thread; the last one is a Finish or a Failure."""

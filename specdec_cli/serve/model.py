@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import Request
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.errors import UsageError
 from specdec_cli.models.tokenizer import Between, Message, Tokenizer, unwatched
 from specdec_cli.pairs.files import PairFiles, resolve
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.text import conversation_tokens
 

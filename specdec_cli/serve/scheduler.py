@@ -15,13 +15,13 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
+from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
+from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
+from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.errors import SpecdecError, UsageError, untrusted
-from specdec_cli.events import Event, Failure, Finish, Reading, RoundDone
-from specdec_cli.machine import awake
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.serve.disk import Folder
@@ -31,7 +31,7 @@ from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
-from specdec_cli.stats import ChatStats, Stats
+from specdec_cli.system.machine import awake
 
 # Longest wait for the round in flight when the scheduler closes.
 CLOSING_SECONDS = 30.0

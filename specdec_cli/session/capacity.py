@@ -8,10 +8,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
 
+from specdec_cli.core.format import percent, size
 from specdec_cli.engine import device
 from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.format import percent, size
 from specdec_cli.pairs.limits import LONGEST, ContextLimit, limit_bytes
 from specdec_cli.session.session import LoadedPair
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from specdec_cli.errors import DoesNotFit
+from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.pairs.limits import too_long
 
 Message = Mapping[str, str]

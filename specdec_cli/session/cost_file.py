@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 import platformdirs
 
-from specdec_cli import jsonfile
-from specdec_cli.machine import low_power_mode, power_source
+from specdec_cli.core import jsonfile
+from specdec_cli.system.machine import low_power_mode, power_source
 
 # 4: a plain step's seconds are the mean of those in a row; before, a full queue shifted them from one to the next.
 # 5: under a constraint, too, the draft's clock is read before its verification is queued.

@@ -12,6 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from specdec_cli.core.kinds import DrafterKind, K, made
+from specdec_cli.core.meter import CostMemo
+from specdec_cli.core.request import MAX_K
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
 from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
@@ -24,9 +27,6 @@ from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import Constraint
-from specdec_cli.kinds import DrafterKind, K, made
-from specdec_cli.meter import CostMemo
-from specdec_cli.request import MAX_K
 from specdec_cli.session.cost_file import CostStore, Values
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.

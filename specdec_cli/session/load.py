@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from specdec_cli import blas
+from specdec_cli.core.errors import NotAvailable, Refused, SpecdecError, UsageError
+from specdec_cli.core.format import size
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, effective_rule
+from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.engine import device
 from specdec_cli.engine.device import bound_memory
 from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
@@ -21,19 +24,16 @@ from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
-from specdec_cli.errors import NotAvailable, Refused, SpecdecError, UsageError
-from specdec_cli.format import size
-from specdec_cli.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, effective_rule
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import DraftHead, Notify, PairFiles, resolve, unheard
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
-from specdec_cli.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.session.cost_file import CostsAtPower, CostStore, power_state
 from specdec_cli.session.session import LoadedPair, sampling_of
 from specdec_cli.session.slot import Slot
+from specdec_cli.system import blas
 
 
 def usable(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify) -> PairFiles:

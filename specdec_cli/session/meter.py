@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from specdec_cli.core.events import Round
+from specdec_cli.core.gain import Gain
+from specdec_cli.core.meter import CostMemo, Meter
 from specdec_cli.engine.draft_length.adaptive import coming_tokens
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.timing import plain_step_seconds
-from specdec_cli.events import Round
-from specdec_cli.gain import Gain
-from specdec_cli.meter import CostMemo, Meter
 
 # Share of the time of the tokens so far, and of those that are likely to come, that may be spent on measuring: somewhat
 # less than the law's, because the tokens to come may take less time than those so far.

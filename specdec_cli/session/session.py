@@ -11,6 +11,12 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from specdec_cli.core.errors import DoesNotFit, UsageError
+from specdec_cli.core.events import Event, Finish, FinishReason, Prefill, Reading, Start
+from specdec_cli.core.kinds import DrafterKind, Drafting, drafting, effective_rule
+from specdec_cli.core.meter import Meter
+from specdec_cli.core.request import Request, effective, request_of, require_lookups, require_valid, token_ids
+from specdec_cli.core.stats import Stats
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
@@ -23,23 +29,17 @@ from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Event, Finish, FinishReason, Prefill, Reading, Start
-from specdec_cli.kinds import DrafterKind, Drafting, drafting, effective_rule
-from specdec_cli.meter import Meter
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings, Thinking
 from specdec_cli.models.tokenizer import Message, Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.session.cost_file import CostStore, Values
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.meter import GainMeter
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.text import Writer, conversation_tokens, predicted_tokens
-from specdec_cli.stats import Stats
 
 Cancelled = Callable[[], bool]
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Finish, FinishReason, Round, RoundDone
+from specdec_cli.core.errors import DoesNotFit, UsageError
+from specdec_cli.core.events import Finish, FinishReason, Round, RoundDone
+from specdec_cli.core.stats import Stats
 from specdec_cli.models.text import Repetition, StopStrings
 from specdec_cli.models.tokenizer import Between, Message, TextStream, Tokenizer, unwatched
-from specdec_cli.stats import Stats
 
 # A prediction may be so many contexts long: an answer resembles a part of it. A context without end counts as this.
 MOST_PREDICTED, ENDLESS_TOKENS = 4, 1 << 18

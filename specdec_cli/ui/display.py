@@ -13,8 +13,8 @@ from typing import Protocol, TextIO
 
 from rich.text import Text
 
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
-from specdec_cli.events import Event, to_dict
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.events import Event, to_dict
 from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay, RoundLines

@@ -13,7 +13,7 @@ from rich.progress import TimeRemainingColumn as Remaining
 from rich.progress import TransferSpeedColumn as Speed
 from rich.text import Text
 
-from specdec_cli.format import size
+from specdec_cli.core.format import size
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.pairs import print_checks, print_line
 from specdec_cli.ui.spelling import spelled

@@ -17,10 +17,10 @@ from rich.console import Console, RenderableType
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
-from specdec_cli.events import Start
-from specdec_cli.fates import Fate, TokenStream
-from specdec_cli.kinds import kind_of
-from specdec_cli.trace import Reply, Trace
+from specdec_cli.core.events import Start
+from specdec_cli.core.fates import Fate, TokenStream
+from specdec_cli.core.kinds import kind_of
+from specdec_cli.core.trace import Reply, Trace
 from specdec_cli.ui.html import sanitize
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render

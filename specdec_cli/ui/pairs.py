@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.format import count, percent, size
-from specdec_cli.gain import break_even_share
+from specdec_cli.core.format import count, percent, size
+from specdec_cli.core.gain import break_even_share
 from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.spelling import spelled

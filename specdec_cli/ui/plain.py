@@ -8,8 +8,8 @@ from typing import TextIO
 
 from rich.text import Text
 
-from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, Start
-from specdec_cli.fates import Fate, TokenStream
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, Start
+from specdec_cli.core.fates import Fate, TokenStream
 from specdec_cli.ui.panel.answer import rejected_word
 from specdec_cli.ui.panel.rounds import RoundRows
 from specdec_cli.ui.summary import Closing, print_lines, summary

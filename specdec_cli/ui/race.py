@@ -16,11 +16,11 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli import gain
 from specdec_cli.audit.divergence import Divergence
-from specdec_cli.events import Finish, RoundDone, Start
-from specdec_cli.fates import Fate, TokenStream
-from specdec_cli.format import count, percent, speed
+from specdec_cli.core import gain
+from specdec_cli.core.events import Finish, RoundDone, Start
+from specdec_cli.core.fates import Fate, TokenStream
+from specdec_cli.core.format import count, percent, speed
 from specdec_cli.race.events import (
     DRAFTED,
     LANES,

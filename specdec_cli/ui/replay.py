@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Literal, TextIO
 
-from specdec_cli.events import Event, Prefill, RoundDone
+from specdec_cli.core.events import Event, Prefill, RoundDone
 from specdec_cli.ui.display import Display
 from specdec_cli.ui.panel.live import REFRESH_SECONDS
 

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.events import Finish, Prefill, Start
-from specdec_cli.format import count, percent, speed
-from specdec_cli.gain import Gain, Verdict
-from specdec_cli.kinds import FORCED, UNTRIED
+from specdec_cli.core.events import Finish, Prefill, Start
+from specdec_cli.core.format import count, percent, speed
+from specdec_cli.core.gain import Gain, Verdict
+from specdec_cli.core.kinds import FORCED, UNTRIED
 from specdec_cli.ui.terminal import safe
 
 SEPARATOR = " · "

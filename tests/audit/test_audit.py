@@ -13,10 +13,10 @@ from fakes.drafting import open_session
 from fakes.models import SPECIALS, TINY, tiny_folder
 from specdec_cli.audit.audit import AuditPlan, compare, rows_of, run_audit
 from specdec_cli.audit.prompts import BUNDLED, AuditPrompt, read_prompts
+from specdec_cli.core.errors import UsageError
 from specdec_cli.engine.baseline import PlainStep, plain_steps
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
-from specdec_cli.errors import UsageError
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
 

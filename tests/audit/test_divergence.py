@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows
-from specdec_cli.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError
 
 
 def finding(gap=None):

@@ -20,10 +20,10 @@ from fakes.planted import (
 from specdec_cli.audit.audit import AuditPlan, measure, run_audit
 from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.audit.rounding import READINGS
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.request import Request
 from specdec_cli.engine.baseline import KnownText, Position
-from specdec_cli.errors import SpecdecError
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 
 FEW = (AuditPrompt("code", "def f("), AuditPrompt("list", "1."))
 # 72 changes in passes without a rollback: they are evidence from 64 on.

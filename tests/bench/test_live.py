@@ -13,10 +13,10 @@ from specdec_cli.bench.live import LiveMachine, load_machine, plain_tokens
 from specdec_cli.bench.prompts import BenchPrompt
 from specdec_cli.bench.result import Condition, Contender
 from specdec_cli.bench.sweep import BenchRequest
-from specdec_cli.events import RoundDone
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.request import Constraint, Request
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Constraint, Request
 
 CODE = BenchPrompt("code", "lines", "def read_lines(path):\n    with open(path) as handle:\n        return [line")
 COPY = BenchPrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specdec_cli.bench.prompts import KINDS, OWN_KIND, BenchPrompt, from_file, load
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 
 
 def test_every_kind_has_at_least_eight_prompts_and_no_two_are_alike():

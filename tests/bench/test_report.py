@@ -12,9 +12,9 @@ from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import Interval
 from specdec_cli.bench.report import Change, Report, Row, compare, cost_curve, make_row, reports
 from specdec_cli.bench.result import Contender, CostSample, from_dict, read_result, to_dict
-from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.gain import break_even_acceptance
-from specdec_cli.machine import MachineState
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.gain import break_even_acceptance
+from specdec_cli.system.machine import MachineState
 
 
 @pytest.fixture(scope="module")

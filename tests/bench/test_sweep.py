@@ -16,7 +16,7 @@ from specdec_cli.bench.estimate import arms_of, estimates, recommend
 from specdec_cli.bench.report import reports
 from specdec_cli.bench.sentences import command, conclusion
 from specdec_cli.bench.sweep import in_turns, tokens_within
-from specdec_cli.errors import DoesNotFit
+from specdec_cli.core.errors import DoesNotFit
 
 M4 = BY_NAME["M4 Pro (mlx 3852)"]
 KS = tuple(range(9))

@@ -7,8 +7,8 @@ import statistics
 from importlib.metadata import version
 from pathlib import Path
 
+from specdec_cli.core.meter import t_interval
 from specdec_cli.engine import device
-from specdec_cli.meter import t_interval
 
 
 class Ratio:

@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from specdec_cli import blas
+from specdec_cli.system import blas
 
 BLAS = blas.load() or "its own BLAS"  # before mlx is imported
 
@@ -33,8 +33,8 @@ import specdec_cli as specdec
 from fakes.chips import CURVES
 from fakes.machine import Machine
 from real import released
-from specdec_cli import gain
 from specdec_cli.bench.prompts import load
+from specdec_cli.core import gain
 
 KINDS = {"code": "code", "prose": "prose", "chat": "questions", "edit": "edits"}
 WAYS = ("mlx-lm K = 3", "K = 2", "K = 3", "auto, model alone", "defaults")

@@ -22,6 +22,7 @@ from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
 from texts import KINDS, of_kind
 
+from specdec_cli.core.kinds import drafting
 from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
@@ -29,7 +30,6 @@ from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
-from specdec_cli.kinds import drafting
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.session.drafting import DraftController

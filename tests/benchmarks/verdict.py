@@ -19,10 +19,10 @@ os.environ.setdefault("MLX_ENABLE_TF32", "0")
 from paired import environment
 from texts import of_kind
 
+from specdec_cli.core.events import Finish, RoundDone
+from specdec_cli.core.request import Request, parse_k
 from specdec_cli.engine import device
-from specdec_cli.events import Finish, RoundDone
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.request import Request, parse_k
 from specdec_cli.session.load import load
 
 NEVER = -1e9

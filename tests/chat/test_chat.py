@@ -11,7 +11,7 @@ from mlx.utils import tree_flatten
 from fakes.chat import chat_with, networks, ran, recorded
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import run_command
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.ui.chat.screen import toolbar
 
 

@@ -10,11 +10,11 @@ import pytest
 from fakes.chat import chat_with, ran, recorded
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import ALIASES, COMMANDS, Leave, run_command, settings_rows, stats_rows, suggestions
-from specdec_cli.errors import UsageError
-from specdec_cli.events import Round
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Round
+from specdec_cli.core.stats import ChatStats
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.slot import Slot
-from specdec_cli.stats import ChatStats
 
 
 @pytest.mark.parametrize(("typed", "nearest"), [("/hlep", "/help"), ("/sve x", "/save")])

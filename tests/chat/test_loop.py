@@ -9,7 +9,7 @@ import pytest
 from fakes.chat import ran
 from specdec_cli.chat.loop import LineReader, is_open, run_chat, unfenced
 from specdec_cli.cli.process import as_user_error
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 from specdec_cli.session.signals import Presses
 
 

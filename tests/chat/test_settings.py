@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from specdec_cli.chat.settings import ChatSettings
-from specdec_cli.errors import UsageError
-from specdec_cli.request import Request
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import Request
 
 SETTINGS = ChatSettings(Request())
 

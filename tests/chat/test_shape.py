@@ -8,8 +8,8 @@ import re
 import pytest
 
 from specdec_cli.chat.commands import run_command
-from specdec_cli.errors import UsageError
-from specdec_cli.request import Constraint
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import Constraint
 
 SCHEMA = {"enum": ["yes", "no", "perhaps"]}
 TEXT = json.dumps(SCHEMA)

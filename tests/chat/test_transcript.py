@@ -11,7 +11,7 @@ import pytest
 
 from fakes.command import Command
 from specdec_cli.chat.transcript import Transcript, load, save
-from specdec_cli.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from fakes.planted import left_over
 from specdec_cli.cli.audit import parse_ks
-from specdec_cli.errors import UsageError
-from specdec_cli.request import MAX_K
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import MAX_K
 from specdec_cli.session.session import Session
 
 

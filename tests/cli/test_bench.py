@@ -16,8 +16,8 @@ from specdec_cli.bench.report import reports
 from specdec_cli.bench.result import from_dict, read_result
 from specdec_cli.cli.bench_options import BenchOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.table import CONTENDERS
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DRAFTERS
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DRAFTERS
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import read_registry

@@ -15,8 +15,8 @@ from fakes.drafting import open_session
 from fakes.models import TINY, tiny_folder
 from fakes.terminal import PROMPTS, Terminal
 from specdec_cli.chat.transcript import load
+from specdec_cli.core.request import Request
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 
 pytestmark = pytest.mark.slow
 PASTE = "\x1b[200~{}\x1b[201~"

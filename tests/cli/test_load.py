@@ -7,7 +7,7 @@ import pytest
 
 from specdec_cli.cli.load import choose_named, introduce_demo, load_session, specify
 from specdec_cli.cli.options import ModelOptions, PairOptions
-from specdec_cli.errors import DoesNotFit, NotAvailable, UsageError
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, UsageError
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pairs.registry import packaged_file, read_registry
 

@@ -6,10 +6,10 @@ import pytest
 
 from fakes.terminal import Terminal
 from fakes.world import BIG
-from specdec_cli.machine import physical_bytes
 from specdec_cli.pairs import catalog
 from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.pair import Pair, Registry
+from specdec_cli.system.machine import physical_bytes
 
 # What a new user types first.
 PROMPTS = [

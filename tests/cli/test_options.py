@@ -12,8 +12,8 @@ from specdec_cli.cli import main
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.options import ModelOptions, SamplingOptions
 from specdec_cli.cli.table import ROWS, row_of, variables
-from specdec_cli.errors import UsageError
-from specdec_cli.request import BOUNDS, flag
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import BOUNDS, flag
 
 PACKAGE = Path(__file__).parents[2] / "specdec_cli"
 FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}

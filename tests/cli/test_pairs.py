@@ -13,7 +13,7 @@ import pytest
 
 from fakes.world import BIG, MODELS, SMALL
 from specdec_cli.cli.command import ask
-from specdec_cli.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.pairs.registry import packaged_file, read_registry
 
 

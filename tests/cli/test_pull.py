@@ -13,8 +13,8 @@ import pytest
 
 from fakes.hub_server import Blob, Claimed
 from fakes.world import BIG, NOBODY, ODD, SMALL, finish, pulled_files, wait_for
-from specdec_cli.machine import physical_bytes
 from specdec_cli.pairs.registry import read_registry
+from specdec_cli.system.machine import physical_bytes
 
 pytestmark = pytest.mark.slow
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from fakes.ui_script import ANSWER, PREFILL, START, drafted, script
-from specdec_cli.errors import UsageError
-from specdec_cli.events import Failure, Finish, Reading, RoundDone, to_dict
-from specdec_cli.trace import read_trace
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Failure, Finish, Reading, RoundDone, to_dict
+from specdec_cli.core.trace import read_trace
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from fakes.models import TINY, tiny_folder
 from fakes.terminal import Terminal
 from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
-from specdec_cli.errors import DoesNotFit
-from specdec_cli.events import Failure
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.events import Failure
 from specdec_cli.ui.terminal import visible
 
 

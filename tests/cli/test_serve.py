@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from specdec_cli.jsonfile import locked
+from specdec_cli.core.jsonfile import locked
 
 
 def test_another_interface_needs_a_key(specdec):

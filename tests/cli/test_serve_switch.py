@@ -6,8 +6,8 @@ import pytest
 
 from fakes.models import tiny_folder
 from specdec_cli.cli.serve import pairs_here, spec_here
-from specdec_cli.errors import NotAvailable
-from specdec_cli.request import Request
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.request import Request
 from specdec_cli.serve.model import Switch
 
 PAIRS = """schema_version = 1

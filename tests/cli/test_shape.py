@@ -6,7 +6,7 @@ import pytest
 from jsonschema import validate
 
 from specdec_cli.cli.options import ShapeOptions
-from specdec_cli.request import Constraint
+from specdec_cli.core.request import Constraint
 
 SCHEMA = {
     "type": "object",

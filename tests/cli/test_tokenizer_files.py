@@ -10,7 +10,7 @@ import tokenizers
 
 import specdec_cli
 from fakes.models import tiny_folder
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
 
 COMMANDS = [
     (["check"], []),

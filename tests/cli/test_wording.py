@@ -11,7 +11,7 @@ import pytest
 
 from fakes.models import tiny_folder
 from specdec_cli.cli.command import ask
-from specdec_cli.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError
 
 SLIPS = {
     "-n many": (["run", "-n", "many", "hi"], "-n many is not a whole number", "for example: -n 512"),

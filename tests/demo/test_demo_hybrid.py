@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
+from specdec_cli.core.errors import Refused
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.request import Request
 from specdec_cli.engine.heads import load as agreements
 from specdec_cli.engine.heads.cached import CachedHead, Head
 from specdec_cli.engine.heads.load import agreement, load_agreeing, load_head, own_texts
-from specdec_cli.errors import Refused
-from specdec_cli.events import RoundDone
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 from specdec_cli.pairs.registry import packaged_file, read_registry
-from specdec_cli.request import Request
 from specdec_cli.session.load import PROMPTS, load
 from specdec_cli.session.slot import Slot
 

@@ -10,6 +10,8 @@ from fakes.drafting import drafter_of
 from fakes.grammar import BYTES, STOPS, V, plainly_constrained
 from fakes.models import tiny_network
 from fakes.products import spread
+from specdec_cli.core.kinds import DRAFTERS, FORCED
+from specdec_cli.core.request import Constraint
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.adaptive import Fixed
@@ -18,9 +20,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.kinds import DRAFTERS, FORCED
 from specdec_cli.models.grammar import Vocabulary
-from specdec_cli.request import Constraint
 
 COLD = Sampling()
 PROMPT = [50, 61, 72, 50, 61]

@@ -9,11 +9,11 @@ from fakes.chat import networks, recorded, tokenizer_in
 from fakes.drafting import open_session
 from fakes.failing import MEMORY, SCREEN, FailingDevice
 from fakes.models import tiny_folder
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.events import Finish
+from specdec_cli.core.request import Request
 from specdec_cli.engine.failure import NotFinite, device_failure, recovering
-from specdec_cli.errors import DoesNotFit
-from specdec_cli.events import Finish
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 
 PROMPT = [3 + i % 50 for i in range(30)]
 

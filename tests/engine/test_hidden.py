@@ -10,10 +10,10 @@ from mlx_lm.models.cache import make_prompt_cache
 from conformance.architectures import architectures
 from conformance.architectures import tiny_network as tiny
 from fakes.models import TINY, tiny_network
+from specdec_cli.core.errors import Refused
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import find_output_head, hook
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import Refused
 
 IDS = list(range(3, 40))
 EACH = ["qwen3", "qwen3_5", "qwen3_next", "deepseek_v3", "glm4_moe", "glm4_moe_lite", "mimo", "gemma3_text"]

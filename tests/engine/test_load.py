@@ -10,9 +10,9 @@ from mlx_lm.utils import load_model
 
 from fakes.models import TINY, tiny_folder
 from fakes.reading import watch
+from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine import load as load_module
 from specdec_cli.engine.load import blank_network, empty_model, load, load_network, unverifiable
-from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import read_checkpoint
 
 IDS = mx.array([[3, 4, 5]])

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from conformance.architectures import architectures
 from conformance.architectures import tiny_network as network_of
 from fakes.models import TINY, tiny_folder, tiny_network
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.engine.load import load
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import SpecdecError
 from specdec_cli.models.checkpoint import read_checkpoint
 
 NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)

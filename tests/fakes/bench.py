@@ -17,8 +17,8 @@ from specdec_cli.bench.estimate import Estimate
 from specdec_cli.bench.prompts import BenchPrompt, PromptId
 from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Sample
 from specdec_cli.bench.sweep import Bench, BenchRequest, Cancelled
-from specdec_cli.machine import MachineState
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.system.machine import MachineState
 
 # Log seconds that `auto` spends on finding its K.
 AUTO_COST = 0.04

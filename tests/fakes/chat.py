@@ -11,12 +11,12 @@ from specdec_cli.chat.chat import Chat, Loaded
 from specdec_cli.chat.loop import run_chat
 from specdec_cli.chat.settings import ChatSettings
 from specdec_cli.cli.process import as_user_error
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.events import Finish, Prefill
+from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import NotAvailable
-from specdec_cli.events import Finish, Prefill
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.session.signals import Presses
 from specdec_cli.session.slot import Slot

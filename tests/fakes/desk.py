@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 
-from specdec_cli.errors import SpecdecError
-from specdec_cli.events import Failure, Finish
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Failure, Finish
+from specdec_cli.core.stats import ChatStats
 from specdec_cli.serve.job import SchedulerStatus
-from specdec_cli.stats import ChatStats
 
 
 class Ticket:
@@ -87,7 +87,7 @@ class ScriptedDesk(SequentialDesk):
         super().__init__(None)
 
     def events(self, ticket):
-        from specdec_cli.events import Prefill, Round, RoundDone
+        from specdec_cli.core.events import Prefill, Round, RoundDone
 
         text = self.script.pop(0)
         yield Prefill(len(ticket.job.prompt), 0, 0.001)

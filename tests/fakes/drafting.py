@@ -1,9 +1,9 @@
 """Drafters and conversations as the product makes them, from parts that a test holds."""
 
 from fakes.heads import cached_head
+from specdec_cli.core.kinds import DRAFTERS, made
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Parts
-from specdec_cli.kinds import DRAFTERS, made
 from specdec_cli.session.load import load
 
 

@@ -18,7 +18,7 @@ CLIENT = """
 import json, sys
 from pathlib import Path
 from specdec_cli import hub
-from specdec_cli.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError
 heard = []
 def hear(*values): heard.append(values)
 result = None

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import exp
 
+from specdec_cli.core.events import Round
+from specdec_cli.core.gain import interpolate
+from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine.draft_length.adaptive import DraftLength
-from specdec_cli.events import Round
-from specdec_cli.gain import interpolate
-from specdec_cli.request import MAX_DRAFT
 
 DEEPEST = 8
 

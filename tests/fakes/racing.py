@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fakes.ui_script import PREFILL, START, drafted
-from specdec_cli.events import Event, Finish
+from specdec_cli.core.events import Event, Finish
+from specdec_cli.core.stats import Stats
 from specdec_cli.race.events import (
     DRAFTED,
     PLAIN,
@@ -18,7 +19,6 @@ from specdec_cli.race.events import (
     RaceState,
     measure_ratio,
 )
-from specdec_cli.stats import Stats
 
 
 class Clock:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import Constraint
 from specdec_cli.models.grammar import Vocabulary
-from specdec_cli.request import Constraint
 
 FOLDER = Path(__file__).parents[1] / "json_schema_suite" / "draft2020-12"
 # Spellings of one document that are tried, keys in every order.

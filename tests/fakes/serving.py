@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from functools import cache
 
 from fakes.chat import BYTES, networks, tokenizer_in
+from specdec_cli.core.events import Failure, Finish, Prefill, RoundDone
+from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 from specdec_cli.serve.disk import open_folder
 from specdec_cli.serve.job import Job
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions

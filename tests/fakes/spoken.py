@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fakes.desk import SequentialDesk
-from specdec_cli.events import Finish, Prefill
+from specdec_cli.core.events import Finish, Prefill
 
 
 class SpokenDesk(SequentialDesk):

@@ -13,8 +13,8 @@ from typing import TextIO
 
 import pyte
 
-from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone, Start
-from specdec_cli.gain import Gain
+from specdec_cli.core.events import Event, Finish, Prefill, Round, RoundDone, Start
+from specdec_cli.core.gain import Gain
 from specdec_cli.ui.panel.state import PanelState
 
 START = Start(

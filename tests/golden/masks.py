@@ -10,7 +10,7 @@ from pathlib import Path
 
 from golden.record import DATA
 from specdec_cli import __version__
-from specdec_cli.machine import BUSY
+from specdec_cli.system.machine import BUSY
 
 CLOCKS = r"[\w.]*(?:seconds|_ms|per_second|speedup|break_even|created|completed_at|time)\w*|low|high"
 MEMORY = r"(?:limit|peak|peak_memory|prefill|usable|physical|free)_bytes|[\w.]*memory\w*"

@@ -26,7 +26,7 @@ from fakes.command import Command
 from fakes.scripted_model import Script, scripted_folder
 from golden.masks import LIVE, WIDTHS, mask, mask_race
 from golden.record import DATA, agree, require_same
-from specdec_cli.events import to_dict
+from specdec_cli.core.events import to_dict
 
 HERE = Path(__file__).parent
 TRACE = DATA / "answer.jsonl"

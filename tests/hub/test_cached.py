@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.hub_cache import COMMIT, NAME, PULL, place
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub.cache import cached_spelling
 from specdec_cli.hub.cached import PACKAGE, locate
 

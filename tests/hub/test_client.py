@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import constants
 from huggingface_hub.utils import httpx
 
-from specdec_cli.errors import Unanswered
+from specdec_cli.core.errors import Unanswered
 from specdec_cli.hub import client
 
 AUTHORIZATION = {"Authorization": "Bearer hf_a_persons_own_token"}

@@ -9,7 +9,7 @@ import pytest
 from huggingface_hub import errors
 from huggingface_hub.utils import httpx
 
-from specdec_cli.errors import DoesNotFit, NotAvailable, Unanswered
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Unanswered
 from specdec_cli.hub.client import AGAIN, as_user_error, explain
 
 NAME = "org/tiny"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub import cache as names
 
 WANTED = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.model", "merges.txt", "chat_template.jinja"]

@@ -12,6 +12,7 @@ from fakes.drafting import drafter_of
 from fakes.models import tiny_network
 from fakes.products import every, spread
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, V, Watched, plainly_thinking, thinking_tokenizer
+from specdec_cli.core.request import Constraint
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
@@ -22,7 +23,6 @@ from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.text import Thinking
-from specdec_cli.request import Constraint
 
 PROMPT = [50, 61, 72, 50, BEGIN]
 EXPRESSION = "[a-p]{3,9}(x|yz){2,4}"

@@ -11,10 +11,10 @@ import pytest
 
 from fakes.chat import networks, tokenizer_in
 from fakes.heads import agreeing_head, cached_head, tiny_target
+from specdec_cli.core.events import Finish, RoundDone, Start
+from specdec_cli.core.request import MAX_ROWS, Request
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.events import Finish, RoundDone, Start
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import MAX_ROWS, Request
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 

@@ -15,6 +15,8 @@ from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
+from specdec_cli.core.events import Prefill, RoundDone
+from specdec_cli.core.request import Request
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.model import CachedModel
@@ -22,10 +24,8 @@ from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
 from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.events import Prefill, RoundDone
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.registry import packaged_file, read_registry
-from specdec_cli.request import Request
 from specdec_cli.session.load import load
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot

@@ -5,9 +5,9 @@ import pytest
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.events import RoundDone
-from specdec_cli.kinds import PREDICTED
-from specdec_cli.request import Constraint, Request
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.kinds import PREDICTED
+from specdec_cli.core.request import Constraint, Request
 
 PROMPT = list(ids(50))
 SAMPLED = {"seed": 11, "sampling": {"temperature": 0.9}}

@@ -12,13 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_cache
 
 from conformance.architectures import architectures, tiny_network
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache import kinds as cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import SpecdecError
-from specdec_cli.request import MAX_ROWS
 
 NOTHING = mx.array([], dtype=mx.int32)
 TOKEN = st.integers(3, 99)

@@ -5,10 +5,10 @@ from itertools import zip_longest
 import pytest
 
 from fakes.chat import BYTES, networks, tokenizer_in
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.events import RoundDone
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 

@@ -7,8 +7,8 @@ import pytest
 from mlx.utils import tree_flatten
 
 from fakes.models import TINY, tiny_folder
+from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine.load import empty_model, load, load_network
-from specdec_cli.errors import NotAvailable, Refused
 from specdec_cli.models.checkpoint import read_checkpoint, stop_ids
 
 

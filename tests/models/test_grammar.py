@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import specdec_cli
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.request import Constraint
 from specdec_cli.models import grammar
 from specdec_cli.models.grammar import Vocabulary, require_possible
 from specdec_cli.models.schema import HINT
-from specdec_cli.request import Constraint
 
 V, STOPS = 2048, frozenset({0, 2})
 TOKENIZER = (Path(specdec_cli.__file__).parent / "demo" / "target" / "tokenizer.json").read_text()

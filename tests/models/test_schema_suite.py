@@ -8,10 +8,10 @@ from jsonschema import Draft202012Validator
 
 import specdec_cli
 from fakes.schema_suite import accepts, bytes_vocabulary, counts, groups, keywords, spelled
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import Constraint
 from specdec_cli.models.grammar import unenforced
 from specdec_cli.models.schema import parse, unknown_keywords
-from specdec_cli.request import Constraint
 from tools.schema_table import table
 
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
 
 from fakes.models import STRIPPED, TINY, byte_tokenizer, sentence_piece, tiny_folder, write_tokenizer
-from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.models.tokenizer import TextStream, Tokenizer
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.pairs import catalog, choose
 from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry

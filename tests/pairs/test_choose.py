@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from fakes.models import TINY, byte_tokenizer, tiny_folder
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.pairs.choose import choose
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from specdec_cli.errors import DoesNotFit
-from specdec_cli.format import size
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.format import size
 from specdec_cli.pairs.limits import Footprint, MemoryEstimate, prefill_bytes
 
 GB = 10**9

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from fakes.models_toml import users
-from specdec_cli.errors import NotAvailable, UsageError
+from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair, nearest
 from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub import Removal
 from specdec_cli.pairs import pull as pulling
 from specdec_cli.pairs.pair import Pair, Registry

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.errors import DoesNotFit, Refused
+from specdec_cli.core.errors import DoesNotFit, Refused
 from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.limits import Footprint, MemoryEstimate
 from specdec_cli.pairs.pair import Pair

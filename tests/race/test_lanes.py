@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.racing import Clock, FakeReply
-from specdec_cli.events import RoundDone
+from specdec_cli.core.events import RoundDone
 from specdec_cli.race.events import DRAFTED, PLAIN
 from specdec_cli.race.race import Lane, turns
 from specdec_cli.session.meter import Stopwatch

@@ -10,12 +10,12 @@ import pytest
 
 from fakes.chat import networks, recorded, tokenizer_in
 from specdec_cli.audit.rounding import Rounding
-from specdec_cli.errors import UsageError
-from specdec_cli.events import Finish
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Finish
+from specdec_cli.core.request import Request
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.race.events import DRAFTED, PLAIN, LaneStep, race_dict
 from specdec_cli.race.race import TURN_SECONDS, RacePlan, common_tokens, find_divergence, race, same_text
-from specdec_cli.request import Request
 from specdec_cli.session.load import load
 
 PROMPT = "def read_lines(path):"

@@ -9,8 +9,8 @@ import pytest
 
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.serving import ids, tiny_loaded
+from specdec_cli.core.errors import UsageError
 from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
-from specdec_cli.errors import UsageError
 from specdec_cli.serve import disk
 from specdec_cli.serve.disk import Folder, open_folder
 

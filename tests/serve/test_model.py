@@ -6,7 +6,7 @@ import pytest
 
 import specdec_cli
 from fakes.tool_model import tool_folder
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 from specdec_cli.serve.http import llama
 from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.serve.model import Model, public_name

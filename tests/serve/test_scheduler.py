@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
-from specdec_cli.errors import NotAvailable
-from specdec_cli.events import Failure, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.events import Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.serve import scheduler
 from specdec_cli.serve.conversations import Conversations
 from specdec_cli.serve.job import Busy, TooLarge, TooLong

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from fakes.serving import Client, alone, answer, ids, job, tiny_loaded
-from specdec_cli.errors import NotAvailable
-from specdec_cli.events import Failure
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.events import Failure
 from specdec_cli.serve.job import TooLarge, TooLong
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 

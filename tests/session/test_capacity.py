@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.request import Request
+from specdec_cli.core.request import Request
 from specdec_cli.session.capacity import MOST_SNAPSHOTS, Capacity, capacity_of
 
 

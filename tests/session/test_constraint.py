@@ -10,11 +10,11 @@ from jsonschema import validate
 from fakes.drafting import open_session
 from fakes.models import CHAT_TEMPLATE, tiny_folder, write_tokenizer
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
-from specdec_cli.errors import UsageError
-from specdec_cli.events import RoundDone
-from specdec_cli.kinds import FORCED
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.kinds import FORCED
+from specdec_cli.core.request import Constraint, Request
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Constraint, Request
 
 SCHEMA = {
     "type": "object",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.chat import tokenizer_in
-from specdec_cli.errors import DoesNotFit, UsageError
+from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 

@@ -3,7 +3,9 @@
 import pytest
 
 from fakes.models import TINY, tiny_network
-from specdec_cli import kinds
+from specdec_cli.core import kinds
+from specdec_cli.core.events import Round
+from specdec_cli.core.meter import BELIEVED_SECONDS, CostMemo, Estimate
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, chip_of
@@ -12,8 +14,6 @@ from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.events import Round
-from specdec_cli.meter import BELIEVED_SECONDS, CostMemo, Estimate
 from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.drafting import DraftController
 

@@ -4,10 +4,10 @@ import pytest
 
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import BY_NAME
-from specdec_cli.events import RoundDone
-from specdec_cli.gain import Gain
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.gain import Gain
+from specdec_cli.core.request import Request
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.request import Request
 from specdec_cli.session.load import load
 
 CODE = "def read_lines(path):\n    with open(path) as handle:\n        return [line"

@@ -8,10 +8,10 @@ from mlx.utils import tree_flatten
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
 from fakes.memory import FakeMemory
 from fakes.raw_qwen import write_checkpoint
-from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
-from specdec_cli.events import Finish, RoundDone, Start
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
+from specdec_cli.core.events import Finish, RoundDone, Start
+from specdec_cli.core.request import Request
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 from specdec_cli.session.load import beside, load
 
 PROMPT = "count with me"

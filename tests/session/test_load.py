@@ -12,15 +12,15 @@ from fakes.drafting import open_session
 from fakes.heads import cached_head
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.core.format import size
+from specdec_cli.core.request import Request
 from specdec_cli.engine import device
-from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, UsageError
-from specdec_cli.format import size
 from specdec_cli.models.checkpoint import read_checkpoint, read_header
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.check import estimate
 from specdec_cli.pairs.files import ModelFiles, PairFiles, model_folder
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.request import Request
 from specdec_cli.session import load as session_load
 from specdec_cli.session.load import beside, fingerprint_of, load, load_weights
 from specdec_cli.session.slot import Slot

@@ -5,10 +5,10 @@ import pytest
 from fakes.device import DrivenPair, FakeDevice
 from fakes.drafting import open_session
 from fakes.machine import BY_NAME
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.request import Request
 from specdec_cli.engine.timing import plain_step_seconds
-from specdec_cli.events import RoundDone
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.request import Request
 from specdec_cli.session.load import load
 from specdec_cli.session.meter import GainMeter
 

@@ -3,9 +3,9 @@
 import pytest
 
 from fakes.drafting import open_session
-from specdec_cli.events import Prefill, Reading, RoundDone
+from specdec_cli.core.events import Prefill, Reading, RoundDone
+from specdec_cli.core.request import Request
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Request
 
 
 @pytest.fixture(scope="module")

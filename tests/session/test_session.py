@@ -6,11 +6,11 @@ import pytest
 
 from fakes.drafting import open_session
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
-from specdec_cli.errors import DoesNotFit, UsageError
-from specdec_cli.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.core.errors import DoesNotFit, UsageError
+from specdec_cli.core.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.text import Repetition
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.request import Constraint, Request
 
 
 @pytest.fixture(scope="module")

@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.models import TINY, byte_tokenizer
-from specdec_cli.events import Round, TokenLogprob
+from specdec_cli.core.events import Round, TokenLogprob
+from specdec_cli.core.stats import Stats
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.session.text import Writer
-from specdec_cli.stats import Stats
 
 
 @pytest.fixture(scope="module")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from rich.text import Text
 
-from specdec_cli.events import RoundDone
-from specdec_cli.fates import TokenStream
-from specdec_cli.trace import Reply, read_trace
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.fates import TokenStream
+from specdec_cli.core.trace import Reply, read_trace
 from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
-from specdec_cli.errors import UsageError
-from specdec_cli.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
 from specdec_cli.ui.display import (
     JsonlDisplay,
     Look,

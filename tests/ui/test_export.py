@@ -11,9 +11,9 @@ import pytest
 
 from fakes.racing import scripted
 from fakes.ui_script import PREFILL, ROUNDS, START, drafted, finish, folded
-from specdec_cli.events import Finish
+from specdec_cli.core.events import Finish
+from specdec_cli.core.trace import Reply, Trace
 from specdec_cli.race.events import RaceStart
-from specdec_cli.trace import Reply, Trace
 from specdec_cli.ui.export import MEANINGS, answer, trace_picture
 from specdec_cli.ui.race import race_picture
 

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from fakes.ui_script import Terminal, script
-from specdec_cli.events import Event, RoundDone
+from specdec_cli.core.events import Event, RoundDone
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.replay import keys, paced, play, stepped
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from fakes.ui_script import START, drafted, finish, folded
-from specdec_cli.errors import DoesNotFit
-from specdec_cli.events import Failure, Finish, Prefill
-from specdec_cli.kinds import FORCED, UNTRIED
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.events import Failure, Finish, Prefill
+from specdec_cli.core.kinds import FORCED, UNTRIED
 from specdec_cli.ui.display import print_error
 from specdec_cli.ui.summary import columns, error_lines, summary
 from specdec_cli.ui.terminal import make_console

@@ -17,8 +17,8 @@ import mlx.core as mx
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
+from specdec_cli.core.errors import Refused
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
-from specdec_cli.errors import Refused
 
 TRIMMED = (KVCache, QuantizedKVCache)
 BOUNDED = (WindowKVCache, ChunkedKVCache)

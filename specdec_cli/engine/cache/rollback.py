@@ -18,6 +18,8 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache.kinds import (
     BOUNDED,
     KEPT_SNAPSHOTS,
@@ -37,8 +39,6 @@ from specdec_cli.engine.cache.kinds import (
 )
 from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
 from specdec_cli.engine.stored import Unusable
-from specdec_cli.errors import SpecdecError
-from specdec_cli.request import MAX_ROWS
 
 
 @dataclass(frozen=True, slots=True)

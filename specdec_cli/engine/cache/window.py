@@ -11,7 +11,7 @@ from __future__ import annotations
 import mlx.core as mx
 from mlx_lm.models.base import create_causal_mask
 
-from specdec_cli.request import MAX_ROWS
+from specdec_cli.core.request import MAX_ROWS
 
 STEP_TOKENS = 256
 

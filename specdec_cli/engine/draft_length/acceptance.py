@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from math import exp, sqrt
 
+from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine.draft_length.constants import FADE, PRIOR, WEIGHT
-from specdec_cli.request import MAX_DRAFT
 
 
 class Acceptance:

@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from math import exp, inf
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from specdec_cli.core.events import Round
+from specdec_cli.core.gain import expected_tokens
+from specdec_cli.core.kinds import UNTRIED, learns_from
+from specdec_cli.core.meter import BELIEVED_SECONDS
+from specdec_cli.core.request import MAX_DRAFT, MAX_K
 from specdec_cli.engine.draft_length.acceptance import Acceptance
 from specdec_cli.engine.draft_length.constants import (
     BUDGET,
@@ -24,11 +29,6 @@ from specdec_cli.engine.draft_length.constants import (
     TYPICAL_TOKENS,
 )
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
-from specdec_cli.events import Round
-from specdec_cli.gain import expected_tokens
-from specdec_cli.kinds import UNTRIED, learns_from
-from specdec_cli.meter import BELIEVED_SECONDS
-from specdec_cli.request import MAX_DRAFT, MAX_K
 
 
 class DraftLength(Protocol):

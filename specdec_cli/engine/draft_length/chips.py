@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specdec_cli.gain import interpolate
+from specdec_cli.core.gain import interpolate
 
 # How most of a network's matrices are packed: mlx's mode and the bits; None: not at all.
 Packing = tuple[str, int] | None

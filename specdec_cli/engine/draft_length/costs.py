@@ -14,6 +14,7 @@ from math import exp, log
 from statistics import median_low
 from typing import Any
 
+from specdec_cli.core.gain import TYPICAL_ROW_COST, interpolate
 from specdec_cli.engine.draft_length.constants import (
     MEASURED_DOUBT,
     PREFILL_TOKENS,
@@ -24,7 +25,6 @@ from specdec_cli.engine.draft_length.constants import (
     TURN_ROUNDS,
     UNKNOWN_DOUBT,
 )
-from specdec_cli.gain import TYPICAL_ROW_COST, interpolate
 
 
 @dataclass(frozen=True, slots=True)

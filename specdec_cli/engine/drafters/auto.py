@@ -13,6 +13,9 @@ from math import inf
 
 import mlx.core as mx
 
+from specdec_cli.core.events import Round
+from specdec_cli.core.kinds import AUTO, FORCED, LOOKUP, PREDICTED
+from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
@@ -21,9 +24,6 @@ from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts
 from specdec_cli.engine.drafters.stepwise import make_network
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.sampling.sampler import Constraint
-from specdec_cli.events import Round
-from specdec_cli.kinds import AUTO, FORCED, LOOKUP, PREDICTED
-from specdec_cli.request import MAX_DRAFT
 
 # K of the first try of what was predicted, doubled while all of it is accepted.
 FIRST_TRY = 2

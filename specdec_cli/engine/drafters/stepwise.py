@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
+from specdec_cli.core.kinds import MODEL, MTP
+from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
@@ -17,8 +19,6 @@ from specdec_cli.engine.heads.cached import CachedHead
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Choice
-from specdec_cli.kinds import MODEL, MTP
-from specdec_cli.request import MAX_UNREAD
 
 
 class StepwiseDrafter(Drafter):

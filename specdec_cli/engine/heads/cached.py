@@ -16,6 +16,9 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import KVCache
 
+from specdec_cli.core.errors import Refused, SpecdecError
+from specdec_cli.core.kinds import MTP
+from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache.kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.window import WindowKVCache
@@ -25,9 +28,6 @@ from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
 from specdec_cli.engine.stored import Unusable, require_origin
-from specdec_cli.errors import Refused, SpecdecError
-from specdec_cli.kinds import MTP
-from specdec_cli.request import MAX_ROWS
 
 # States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
 # costs next to nothing.

@@ -17,12 +17,12 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
+from specdec_cli.core.errors import NotAvailable, Refused, reason
+from specdec_cli.core.format import percent
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.heads.mtp import BUILDS, MtpHead, Tensors
 from specdec_cli.engine.model import CachedModel, Output
-from specdec_cli.errors import NotAvailable, Refused, reason
-from specdec_cli.format import percent
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.packing import Packing
 

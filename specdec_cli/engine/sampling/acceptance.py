@@ -13,14 +13,14 @@ from typing import Protocol, cast
 
 import mlx.core as mx
 
+from specdec_cli.core.events import TokenLogprob
+from specdec_cli.core.kinds import effective_rule, made
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.sampling import rejection
 from specdec_cli.engine.sampling.cuts import top_tokens
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling, best_tokens, draw
-from specdec_cli.events import TokenLogprob
-from specdec_cli.kinds import effective_rule, made
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from specdec_cli.jsonfile import shown
+from specdec_cli.core.jsonfile import shown
 from specdec_cli.serve.http.errors import HttpError
 from specdec_cli.serve.http.reply import Record, Told, error_response
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from specdec_cli.errors import SpecdecError
-from specdec_cli.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
+from specdec_cli.core.request import Request
 from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
-from specdec_cli.request import Request
 from specdec_cli.serve.model import Model
 
 Tool = Mapping[str, Any]

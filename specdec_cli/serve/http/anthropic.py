@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specdec_cli.jsonfile import shown
+from specdec_cli.core.jsonfile import shown
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body

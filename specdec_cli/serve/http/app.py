@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from specdec_cli.errors import reason
+from specdec_cli.core.errors import reason
 from specdec_cli.serve.http import anthropic, completions, llama, responses
 from specdec_cli.serve.http.access import Guard
 from specdec_cli.serve.http.errors import FAILED, HttpError

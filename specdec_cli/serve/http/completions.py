@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone, TokenLogprob, to_dict
-from specdec_cli.fates import Judged, TokenStream
+from specdec_cli.core.events import RoundDone, TokenLogprob, to_dict
+from specdec_cli.core.fates import Judged, TokenStream
 from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.serve.http import reading

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from specdec_cli.events import RoundDone, to_dict
+from specdec_cli.core.events import RoundDone, to_dict
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta
 from specdec_cli.serve.http.errors import HttpError, error_body, to_json
 

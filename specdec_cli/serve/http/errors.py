@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from specdec_cli.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
-from specdec_cli.events import Failure
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecError, UsageError
+from specdec_cli.core.events import Failure
 from specdec_cli.serve.job import Busy, TooLong
 
 # OpenAI's and Anthropic's names of a status.

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from specdec_cli.core.stats import ratio
 from specdec_cli.models.fill import Gap
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
@@ -16,7 +17,6 @@ from specdec_cli.serve.http.schema import ChatBody, InfillBody, TokenizeBody, pa
 from specdec_cli.serve.http.tools import describe, openai_offer
 from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.serve.model import Model, Switch, public_name
-from specdec_cli.stats import ratio
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "llamacpp:"

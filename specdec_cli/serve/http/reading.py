@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from specdec_cli.jsonfile import NotJson, parse_object, shown
-from specdec_cli.request import BOUNDS, Constraint, Request
+from specdec_cli.core.jsonfile import NotJson, parse_object, shown
+from specdec_cli.core.request import BOUNDS, Constraint, Request
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.schema import Asked, Options, Part, Shaped, required

@@ -12,8 +12,8 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from specdec_cli.events import Event, RoundDone
-from specdec_cli.jsonfile import shown
+from specdec_cli.core.events import Event, RoundDone
+from specdec_cli.core.jsonfile import shown
 from specdec_cli.serve.http.answer import Answer, Delta
 from specdec_cli.serve.http.dialect import SSE, Dialect
 from specdec_cli.serve.http.errors import HttpError, error_body, of_failure, to_json

@@ -22,8 +22,8 @@ from pydantic import (
     model_validator,
 )
 
-from specdec_cli.jsonfile import NotJson, kind_of, parse_object, shown
-from specdec_cli.request import BOUNDS
+from specdec_cli.core.jsonfile import NotJson, kind_of, parse_object, shown
+from specdec_cli.core.request import BOUNDS
 from specdec_cli.serve.http.errors import HttpError, bad_field
 
 # Entries of all lists together: each becomes an object of some twenty fields.

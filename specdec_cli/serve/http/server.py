@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import uvicorn
 
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.serve.http.access import MOST_HEAD_BYTES
 from specdec_cli.serve.http.app import make_app
 from specdec_cli.serve.http.connections import BURST, KEEP_ALIVE_SECONDS, Connections

@@ -17,11 +17,11 @@ from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from specdec_cli.errors import SpecdecError, UsageError
-from specdec_cli.jsonfile import shown
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.jsonfile import shown
+from specdec_cli.core.request import Constraint, looks_up
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.pairs.limits import too_long
-from specdec_cli.request import Constraint, looks_up
 from specdec_cli.serve.http.access import AccessPolicy, drain
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect

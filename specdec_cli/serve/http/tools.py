@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from specdec_cli.errors import UsageError
-from specdec_cli.jsonfile import shown
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.jsonfile import shown
+from specdec_cli.core.request import Constraint
 from specdec_cli.models import tool_calls as calls
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.models.shape import json_rule
-from specdec_cli.request import Constraint
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import HttpError, bad_field
 from specdec_cli.serve.http.schema import Asked, Tool, required

@@ -14,7 +14,7 @@ from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, RULE
 from specdec_cli.bench.report import CostCurve, Report, reports
 from specdec_cli.bench.result import BenchResult, kinds_of
-from specdec_cli.gain import interpolate
+from specdec_cli.core.gain import interpolate
 from specdec_cli.ui.bench.terminal import KIND_HEADINGS, cells, kind_cells, print_bench
 from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.html import Markup, element, fill, joined, packaged

@@ -17,7 +17,7 @@ from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, RULE, Interval
 from specdec_cli.bench.report import Comparison, Report, Row, best_reports
 from specdec_cli.bench.result import BenchResult
-from specdec_cli.format import percent, size
+from specdec_cli.core.format import percent, size
 from specdec_cli.ui.display import counting
 from specdec_cli.ui.pairs import print_line
 from specdec_cli.ui.summary import SEPARATOR

@@ -15,9 +15,9 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli.errors import SpecdecError
-from specdec_cli.events import Failure
-from specdec_cli.format import count
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Failure
+from specdec_cli.core.format import count
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.thinking import ThinkingRows, ThinkingWriter
 from specdec_cli.ui.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error

@@ -9,8 +9,8 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli.fates import Fate
-from specdec_cli.format import count
+from specdec_cli.core.fates import Fate
+from specdec_cli.core.format import count
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.writer import AnswerWriter

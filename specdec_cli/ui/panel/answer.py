@@ -7,7 +7,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.fates import Fate
+from specdec_cli.core.fates import Fate
 from specdec_cli.ui.terminal import TerminalFilter, visible
 
 GUESSED: Final = "green"

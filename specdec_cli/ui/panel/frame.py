@@ -7,9 +7,9 @@ from typing import Final
 
 from rich.text import Text
 
-from specdec_cli.format import count, duration, percent, speed
-from specdec_cli.gain import unknown_words
-from specdec_cli.kinds import kind_of
+from specdec_cli.core.format import count, duration, percent, speed
+from specdec_cli.core.gain import unknown_words
+from specdec_cli.core.kinds import kind_of
 from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
 from specdec_cli.ui.panel.rounds import legends, round_rows
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState

@@ -12,8 +12,8 @@ from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli.events import Event, Failure, Finish, RoundDone, Start
-from specdec_cli.fates import Fate, Judged, TokenStream
+from specdec_cli.core.events import Event, Failure, Finish, RoundDone, Start
+from specdec_cli.core.fates import Fate, Judged, TokenStream
 from specdec_cli.ui.panel.answer import AnswerRows, rejected_word
 from specdec_cli.ui.panel.frame import WIDEST, frame_rows
 from specdec_cli.ui.panel.region import LiveRegion

@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.events import RoundDone, Start
-from specdec_cli.fates import Fate, fates
-from specdec_cli.format import elapsed
+from specdec_cli.core.events import RoundDone, Start
+from specdec_cli.core.fates import Fate, fates
+from specdec_cli.core.format import elapsed
 from specdec_cli.ui.panel.answer import GUESSED, OWN
 from specdec_cli.ui.panel.box import shortened
 from specdec_cli.ui.terminal import MUTED, USUAL_COLUMNS, visible

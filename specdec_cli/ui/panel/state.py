@@ -7,10 +7,10 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from specdec_cli.events import Event, Failure, Finish, FinishReason, Prefill, Reading, RoundDone, Start
-from specdec_cli.gain import Gain
-from specdec_cli.kinds import kind_of
-from specdec_cli.stats import Stats
+from specdec_cli.core.events import Event, Failure, Finish, FinishReason, Prefill, Reading, RoundDone, Start
+from specdec_cli.core.gain import Gain
+from specdec_cli.core.kinds import kind_of
+from specdec_cli.core.stats import Stats
 
 KEPT_ROUNDS: Final = 6
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
-from specdec_cli.errors import UsageError
-from specdec_cli.format import count, percent, speed
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.format import count, percent, speed
 from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.ui.display import print_notice
 from specdec_cli.ui.serve.panel import ServerPanel

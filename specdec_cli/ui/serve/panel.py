@@ -16,9 +16,9 @@ from typing import Final, Self, TextIO
 
 from rich.text import Text
 
-from specdec_cli.format import count, duration, percent, size, speed
+from specdec_cli.core.format import count, duration, percent, size, speed
+from specdec_cli.core.stats import ratio
 from specdec_cli.serve.job import JobHandle, SchedulerStatus
-from specdec_cli.stats import ratio
 from specdec_cli.ui.panel.answer import GUESSED
 from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
 from specdec_cli.ui.panel.frame import by_position

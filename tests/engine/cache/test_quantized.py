@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from conformance.architectures import architectures, tiny_network
+from specdec_cli.core.errors import Refused
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.errors import Refused
 
 
 def wide(name, head_dim):

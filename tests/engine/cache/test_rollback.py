@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.architectures import architectures, tiny_network
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
-from specdec_cli.errors import SpecdecError
 
 TEXT = [3 + (i * i * 7 + i) % 60 for i in range(90)]
 KINDS = {"qwen3": "trimmed", "gemma3_text": "window", "llama4": "chunks", "mamba2": "state", "qwen3_5": "both"}

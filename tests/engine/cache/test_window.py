@@ -5,8 +5,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.request import MAX_ROWS
 
 
 def feed(cache, numbers, asked_window=None):

@@ -11,10 +11,10 @@ from itertools import groupby
 import pytest
 
 from fakes.machine import BY_NAME, CODE, HOSTILE, MACHINES, play
+from specdec_cli.core.events import Round
+from specdec_cli.core.meter import BELIEVED_SECONDS
 from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.constants import FIRST_WAIT
-from specdec_cli.events import Round
-from specdec_cli.meter import BELIEVED_SECONDS
 
 SEEDS = range(4)
 

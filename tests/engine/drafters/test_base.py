@@ -3,11 +3,11 @@
 import pytest
 
 from fakes.models import tiny_network
+from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, NONE, drafting, made
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter, Parts, no_drafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.kinds import DRAFTERS, LOOKUP, MODEL, NONE, drafting, made
 
 TARGET = CachedModel(tiny_network(seed=1), "target")
 LENGTH = Fixed(3)

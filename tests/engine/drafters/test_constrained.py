@@ -3,11 +3,11 @@
 import mlx.core as mx
 import pytest
 
+from specdec_cli.core.kinds import FORCED
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.drafters.base import Drafter
-from specdec_cli.kinds import FORCED
 
 
 class Even:

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from fakes.models import TINY, tiny_network
+from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.request import MAX_UNREAD
 
 NETWORK = tiny_network(seed=1)
 PROMPT = [5, 9, 200, 31]

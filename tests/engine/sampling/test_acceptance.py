@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdec_cli.core.kinds import RULES
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.kinds import RULES
 
 V = 6
 TOKENS = st.lists(st.integers(0, V - 1), max_size=5)

@@ -7,11 +7,11 @@ import mlx.core as mx
 import pytest
 
 from fakes.dispatches import CAN_FUSE, count_sorts, fuse, logit_rows, queued_by_rounds, sort_dispatches
+from specdec_cli.core.kinds import RULES
 from specdec_cli.engine.sampling import cuts
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.kinds import RULES
 
 V = 8_000
 ROWS = logit_rows(24, V)

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from fakes.server import LOCAL
-from specdec_cli.request import Request
+from specdec_cli.core.request import Request
 
 pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]

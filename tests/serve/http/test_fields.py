@@ -4,9 +4,9 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import local
-from specdec_cli.errors import DoesNotFit, NotAvailable, Refused
-from specdec_cli.events import Failure
-from specdec_cli.request import Request
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
+from specdec_cli.core.events import Failure
+from specdec_cli.core.request import Request
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.app import ANSWERS
 from specdec_cli.serve.http.dialect import Dialect

@@ -9,7 +9,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import posted, serving, until
-from specdec_cli.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.serve.http import reply
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
 

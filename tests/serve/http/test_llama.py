@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from specdec_cli.events import from_dict
-from specdec_cli.request import Request
+from specdec_cli.core.events import from_dict
+from specdec_cli.core.request import Request
 
 pytestmark = pytest.mark.slow  # a model's own answers
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]

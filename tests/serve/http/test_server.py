@@ -7,7 +7,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import serving
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.serve.http.access import is_loopback
 from specdec_cli.serve.http.server import listen
 from specdec_cli.ui.serve.log import reply_line

@@ -8,10 +8,10 @@ import specdec_cli
 from fakes.fill_model import fill_folder
 from fakes.models import tiny_folder
 from fakes.server import local
-from specdec_cli.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.request import Request
 from specdec_cli.models.fill import Fill, Gap
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.request import Request
 from specdec_cli.serve.model import Model, Switch
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 

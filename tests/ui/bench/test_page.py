@@ -15,7 +15,7 @@ from fakes.bench import DRAFT, sample_result
 from specdec_cli.bench import sentences
 from specdec_cli.bench.report import CostCurve, reports
 from specdec_cli.bench.result import Contender
-from specdec_cli.gain import round_steps, speedup, tokens_per_round
+from specdec_cli.core.gain import round_steps, speedup, tokens_per_round
 from specdec_cli.ui.bench.page import HEADINGS, html_page, svg_picture, verify_costs
 
 VOID = {"meta", "input", "hr", "br", "link", "img"}

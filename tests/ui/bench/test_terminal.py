@@ -9,7 +9,7 @@ import pytest
 from fakes.bench import sample_result
 from specdec_cli.bench.report import compare, reports
 from specdec_cli.bench.result import Contender
-from specdec_cli.machine import MachineState
+from specdec_cli.system.machine import MachineState
 from specdec_cli.ui.bench.terminal import bar, bench_progress, print_bench, print_comparison
 from specdec_cli.ui.terminal import make_console
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
-from specdec_cli.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.ui.chat.screen import ChatScreen, copied_here, toolbar
 from specdec_cli.ui.display import Look, TraceDisplay

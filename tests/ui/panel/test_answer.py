@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.fates import Fate
+from specdec_cli.core.fates import Fate
 from specdec_cli.ui.panel.answer import AnswerRows, folds
 
 A, B = Fate.ACCEPTED, Fate.BONUS

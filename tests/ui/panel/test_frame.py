@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from fakes.ui_script import ROUNDS, START, drafted, finish, folded
-from specdec_cli.events import Finish, Reading, RoundDone
-from specdec_cli.gain import Gain
-from specdec_cli.kinds import FORCED
-from specdec_cli.stats import Stats
+from specdec_cli.core.events import Finish, Reading, RoundDone
+from specdec_cli.core.gain import Gain
+from specdec_cli.core.kinds import FORCED
+from specdec_cli.core.stats import Stats
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
-from specdec_cli.events import Event
+from specdec_cli.core.events import Event
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.suspension import held
 

@@ -6,8 +6,8 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.page import IN_BROWSER, answer_of, asked, greeted
+from specdec_cli.core.request import Request
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.request import Request
 from specdec_cli.serve.model import Switch
 
 pytestmark = IN_BROWSER

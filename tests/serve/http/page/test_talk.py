@@ -9,8 +9,8 @@ from fakes.desk import ScriptedDesk
 from fakes.page import IN_BROWSER, SAID, answer_of, asked, asking, greeted, slowly, until
 from fakes.spoken import SpokenDesk
 from fakes.ui_script import ROUNDS, drafted
-from specdec_cli.fates import fates
-from specdec_cli.request import Request
+from specdec_cli.core.fates import fates
+from specdec_cli.core.request import Request
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = IN_BROWSER

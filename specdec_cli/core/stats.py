@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from specdec_cli.events import Event, Finish, Prefill, Round, RoundDone
-from specdec_cli.gain import Gain
+from specdec_cli.core.events import Event, Finish, Prefill, Round, RoundDone
+from specdec_cli.core.gain import Gain
 
 # What `stats` of a finish event holds by these names, beside what drafting gained.
 # fmt: off

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeVar
 
-from specdec_cli.events import RoundDone
+from specdec_cli.core.events import RoundDone
 
 Key = TypeVar("Key")
 _PARTIAL = "\N{REPLACEMENT CHARACTER}"

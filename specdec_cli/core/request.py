@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from specdec_cli.errors import UsageError
-from specdec_cli.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, drafter_at, rule_names
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DEFAULT_RULE, DRAFTERS, K, drafter_at, rule_names
 
 # The one bound on the rows of a decoding pass. Windows keep that much slack, recurrent layers record passes that long.
 # The usual pass feeds one emitted token and a draft, at most 32 rows: Apple's GPUs multiply in tiles of 32 rows, so

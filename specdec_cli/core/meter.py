@@ -20,8 +20,8 @@ from math import atan, cos, exp, inf, log, pi, sin, sqrt
 from statistics import fmean, median
 from typing import Any
 
-from specdec_cli.events import Round
-from specdec_cli.gain import FEWEST_ROUNDS, Gain, break_even_share, speedup
+from specdec_cli.core.events import Round
+from specdec_cli.core.gain import FEWEST_ROUNDS, Gain, break_even_share, speedup
 
 CONFIDENCE = 0.95
 # No figure is shown where fewer of the rounds drafted, nor before so many of them did.

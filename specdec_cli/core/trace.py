@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from specdec_cli import jsonfile
-from specdec_cli.errors import UsageError
-from specdec_cli.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
-from specdec_cli.stats import Stats
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
+from specdec_cli.core.stats import Stats
 
 _HINT: Final = "write one with: specdec run --trace FILE 'your prompt'"
 

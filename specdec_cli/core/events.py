@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any, ClassVar, Literal, get_args
 
-from specdec_cli.gain import Gain
+from specdec_cli.core.gain import Gain
 
 SCHEMA = 1
 

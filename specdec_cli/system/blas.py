@@ -22,7 +22,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-from specdec_cli.errors import UsageError
+from specdec_cli.core.errors import UsageError
 
 VARIABLE = "SPECDEC_BLAS"
 REFERENCE = "mlx's reference BLAS"

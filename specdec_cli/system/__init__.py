@@ -1,0 +1,1 @@
+"""This machine: its power, memory, folders and BLAS."""
