@@ -289,8 +289,8 @@ FAULTS = (
     Fault(
         "added tokens are not compared",
         "models/tokenizer.py",
-        "token_bytes(self._inner.get_vocab(), added, spelling)",
-        "token_bytes({t: i for t, i in self._inner.get_vocab().items() if t not in added}, added, spelling)",
+        "token_bytes(self._inner.get_vocab(), self._added, self._spelling)",
+        "token_bytes({t: i for t, i in self._inner.get_vocab().items() if t not in self._added}, self._added, self._spelling)",
         "pairs/test_check.py",
     ),
     Fault(

@@ -43,6 +43,10 @@ WHOLE = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.txt", 
 IN_PARTS = ("vocab.json", "merges.txt")
 
 
+# The backend counts ids in 32 bits.
+MOST_IDS = 1 << 32
+
+
 def unwatched(tokens: int) -> None:
     """A `Between` that lets every text be encoded."""
 
@@ -106,10 +110,15 @@ class Tokenizer:
     def continuation(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of `text` alone, as it may follow any other; `between` and errors are those of `encode`."""
         require_characters(text)
-        between(len(text) // self._longest_token)
+        self._announce(len(text), between)
         # `encode` itself would keep all other threads waiting.
         (encoding,) = self._backend.encode_batch_fast([text], add_special_tokens=False)
         return list(encoding.ids)
+
+    def _announce(self, characters: int, between: Between) -> None:
+        """Tell how many tokens they are at least, where anybody listens: for the longest token a table is made."""
+        if between is not unwatched:
+            between(characters // self._longest_token)
 
     @cached_property
     def _longest_token(self) -> int:
@@ -143,7 +152,7 @@ class Tokenizer:
 
     def _encode_parts(self, parts: Sequence[str], between: Between) -> list[int]:
         """Ids of texts that follow each other, with no token across their borders."""
-        between(sum(map(len, parts)) // self._longest_token)
+        self._announce(sum(map(len, parts)), between)
         ids: list[int] = []
         for part in parts:
             between(len(ids))
@@ -260,18 +269,35 @@ class Tokenizer:
 
     def piece(self, token: int) -> str:
         """One token on its own, as text; bytes that are no character show as U+FFFD."""
-        return self.table().tokens.get(token, b"").decode("utf-8", "replace")
+        text = self._backend.id_to_token(token) if 0 <= token < MOST_IDS else None
+        if text is None:
+            return ""
+        return text if text in self._added else self._spelling(text).decode("utf-8", "replace")
+
+    @property
+    def size(self) -> int:
+        """How many ids it has."""
+        return int(self._backend.get_vocab_size(with_added_tokens=True))
 
     def table(self) -> TokenTable:
-        """ids -> bytes and roles, built once. Raises: ValueError for two strings of one kind with one id."""
+        """ids -> bytes and roles, built once. Raises: NotAvailable for two strings of one kind with one id."""
         return self._table
 
     @cached_property
     def _table(self) -> TokenTable:
-        added = {text for text, _ in self.added_tokens().values()}
-        spelling = byte_level if self.is_byte_level else sentence_piece
-        tokens = token_bytes(self._inner.get_vocab(), added, spelling)
+        try:
+            tokens = token_bytes(self._inner.get_vocab(), self._added, self._spelling)
+        except ValueError as error:
+            raise NotAvailable(f"the tokenizer cannot be read: {error}", "download the model again") from error
         return TokenTable(tokens, {"bos": self._inner.bos_token_id, "eos": self._inner.eos_token_id})
+
+    @cached_property
+    def _added(self) -> frozenset[str]:
+        return frozenset(text for text, _ in self.added_tokens().values())
+
+    @property
+    def _spelling(self) -> Callable[[str], bytes]:
+        return byte_level if self.is_byte_level else sentence_piece
 
     @cached_property
     def is_byte_level(self) -> bool:
@@ -343,8 +369,7 @@ def _load(folder: Path, state: tuple[object, ...], names: Names, ends: tuple[int
     """The tokenizer in `folder`, whose files are in `state`. Raises: ValueError, and whatever transformers does."""
     options = {"trust_remote_code": False, "config": _class_hints(folder, names)}
     tokenizer = Tokenizer(load_tokenizer(folder, options, eos_token_ids=None if ends is None else list(ends)))
-    special = {token for token, (_, special) in tokenizer.added_tokens().items() if special}
-    if not tokenizer.table().tokens.keys() - special:
+    if tokenizer.size <= sum(special for _, special in tokenizer.added_tokens().values()):
         raise ValueError("it has special tokens only, and none for a text")
     tokenizer.continuation("a")
     return tokenizer

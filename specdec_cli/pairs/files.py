@@ -118,7 +118,8 @@ class PairFiles:
     @property
     def vocab_size(self) -> int:
         """Tokens that the target has a score for. Raises: NotAvailable."""
-        return self.target.checkpoint.whole("vocab_size", max(self.tokenizer.table().tokens) + 1)
+        stated = self.target.checkpoint.whole("vocab_size", 0)
+        return stated or max(self.tokenizer.table().tokens) + 1
 
     @property
     def context(self) -> ContextLimit:
@@ -131,8 +132,10 @@ class PairFiles:
         """Whether target and draft model share their ids; None without a draft model. Raises: NotAvailable."""
         if len(self.models) == 1:
             return None
-        target, draft = self.checkpoints
-        return compare(self.tokenizer.table(), self.tokenizer.or_of(target, draft).table())
+        other = self.tokenizer.or_of(*self.checkpoints)
+        if other is self.tokenizer:  # the same files: a table of a quarter million entries need not be made
+            return VocabVerdict("identical", f"all {other.size} ids agree")
+        return compare(self.tokenizer.table(), other.table())
 
 
 def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard, *, offline: bool = False) -> PairFiles:

@@ -333,6 +333,8 @@ class Session:
         """
         require_lookups(request.predict, request.drafter, request.k)
         predicted = request.predict
+        if not predicted:
+            return ()
         if isinstance(predicted, str):
             predicted = predicted_tokens(self.pair.tokenizer, predicted, self.context_limit(request))
         return [token for token in predicted if token < self.slot.target.vocab_size]  # no others can be said
