@@ -35,7 +35,7 @@ def main(specdec: str) -> str | None:
         shell.sendline("echo ended $?.")
         shell.expect(r"ended (\d+)\.")
     except (pexpect.TIMEOUT, pexpect.EOF):
-        return f"error: the chat did not go on after {shell.before!r}\nhint: see tests/ui/test_suspension.py"
+        return f"error: the chat did not go on after {shell.before!r}\nhint: see tests/unit/ui/test_suspension.py"
     code = int(shell.match[1])
     return f"error: the chat ended with {code}\nhint: 0 is wanted" if code else None
 

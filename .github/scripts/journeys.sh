@@ -11,7 +11,7 @@ run() { "$bin/specdec" run --raw -q "$@"; }
 
 say "the README's own command"
 command=$(sed -n 's/^python3 -m venv .* && .*\/\(specdec run .*\)$/\1/p' README.md)
-[ -n "$command" ] || { printf 'error: README.md has no line that runs specdec\nhint: see tests/test_documents.py\n' >&2; exit 1; }
+[ -n "$command" ] || { printf 'error: README.md has no line that runs specdec\nhint: see tests/repository/test_documents.py\n' >&2; exit 1; }
 PATH="$bin:$PATH" bash -euo pipefail -c "$command --trace $work/run.jsonl"
 "$bin/specdec" replay "$work/run.jsonl" --svg "$out/panel.svg" >/dev/null
 

@@ -226,7 +226,7 @@ class Pipeline:
 
 
 def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:
-    """What the host reads of a round: draft tokens, `finite.witness` of its scores, accepted, next. Lazy."""
+    """What the host reads of a round: draft tokens, a witness that its scores are finite, accepted, next. Lazy."""
     scalars = mx.stack([witness(logits, draft.log_q), verdict.accepted, verdict.next])
     return mx.concatenate([draft.tokens, scalars]) if len(draft) else scalars
 

@@ -71,7 +71,7 @@ class Tee:
 
 
 class JsonlDisplay:
-    """Writes each event as one line of JSON, the object of DESIGN §3. The caller closes the stream."""
+    """Writes each event as one line of JSON. The caller closes the stream."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out

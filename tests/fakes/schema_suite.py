@@ -20,7 +20,7 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint
 from specdec_cli.models.grammar import Vocabulary
 
-FOLDER = Path(__file__).parents[1] / "json_schema_suite" / "draft2020-12"
+FOLDER = Path(__file__).parent / "json_schema_suite" / "draft2020-12"
 # Spellings of one document that are tried, keys in every order.
 MOST = 400
 

@@ -5,7 +5,8 @@ rounds of up to K. `exact_law` says what is compared, and with which odds to fai
 12 chi-squares a case, so less than 1e-6 for all cases of this file, `full` ones included. The seeds are fixed: a case
 that passes will always pass.
 
-What this cannot see is a law that is off by a hundredth, such as token's residual under block: `test_rules` enumerates.
+What this cannot see is a law that is off by a hundredth, such as the residual of token under block; the unit tests of
+sampling enumerate those.
 """
 
 from functools import cache

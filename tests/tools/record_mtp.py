@@ -3,7 +3,7 @@
 Not run by the tests, which read the recording. In an environment of its own, since mlx-vlm brings its own models:
 
     python -m venv oracle && oracle/bin/pip install mlx-vlm==0.7.10 'mlx[cpu]'
-    PYTHONPATH=tests oracle/bin/python tests/tools/record_mtp.py > tests/engine/heads/mlx_vlm_mtp.json
+    PYTHONPATH=tests oracle/bin/python tests/tools/record_mtp.py > tests/unit/engine/heads/mlx_vlm_mtp.json
 
 A verdict is scripted: every number of accepted tokens 0 … K comes five times or more. mlx-vlm keeps the entries of
 accepted drafts, which come from the head's own states; `refed` are its proposals when it reads them again with the

@@ -9,7 +9,7 @@ The four streams, and what their position counts:
   why the answer does not depend on rounds.
 * "draft": the draft's own draws, counted from the start of the answer, never the absolute position. After a rejection
   the next round drafts for positions that were drafted before, and under `block` the earlier verdict depended on
-  every draft token: the same noise again would bias what follows (`tests/engine/test_rules.py` shows it).
+  every draft token: the same noise again would bias what follows.
 * "accept" and "residual": one draw a round; anything that differs from round to round of an answer, such as the
   number of the round, or the length of the context when it starts (every round emits a token).
 

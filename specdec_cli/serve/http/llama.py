@@ -24,7 +24,7 @@ PREFIX = "llamacpp:"
 
 def health(model: Model, state: SchedulerStatus) -> dict[str, Any]:
     """Well, which pair is loaded or was last, and how busy; a waiting job's place is its position in the queue."""
-    queue = [{"position": place, "noun": handle.job.endpoint} for place, handle in enumerate(state.waiting, 1)]
+    queue = [{"position": place, "endpoint": handle.job.endpoint} for place, handle in enumerate(state.waiting, 1)]
     busy = {"running": len(state.running), "waiting": len(queue), "queue": queue}
     return {"status": "ok", "server": "specdec", "model": state.pair or model.name, "loaded": state.loaded, **busy}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 SCRIPTS = [*sorted((ROOT / ".github/scripts").glob("*.sh")), ROOT / ".ci/run"]
 TOOLS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"

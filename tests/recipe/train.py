@@ -27,7 +27,7 @@ from corpus import standard_library, train_tokenizer, training_streams, validati
 from learning import cross_entropy, fit, lesson
 from networks import Config, Hybrid, Network
 
-DEMO = Path(__file__).parents[3] / "specdec_cli" / "demo"
+DEMO = Path(__file__).parents[2] / "specdec_cli" / "demo"
 
 
 def batches(streams, seed, tokens, text=None, corpus_share=0.0, long=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 # A Mac, as far as a CPU can be one: its default device is the GPU until another is set. What computes there is a CPU.
 MAC = """
 import json, sys

@@ -52,7 +52,7 @@ def test_of_two_the_inner_one_leaves_first_and_resumes_last(tmp_path):
     """In a process of its own, which stops for a moment; its parent lets it go on."""
     code = f"""
 import os, signal, sys
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from specdec_cli.ui.suspension import Suspension
 say = lambda word: (lambda: print(word, flush=True))
 with Suspension(say("outer leaves"), say("outer resumes")), Suspension(say("inner leaves"), say("inner resumes")):
@@ -75,7 +75,7 @@ def test_where_nobody_could_let_it_go_on_it_does_not_stop_and_resumes():
     """In a session of its own the stop is ignored. The bug: what had been left was never resumed."""
     code = f"""
 import signal, sys
-sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from specdec_cli.ui.suspension import Suspension
 with Suspension(lambda: print("leaves"), lambda: print("resumes")):
     signal.raise_signal(signal.SIGTSTP)

@@ -13,7 +13,7 @@ import typer
 from specdec_cli.cli.main import app
 from specdec_cli.cli.table import row_of
 
-DOCS = Path(__file__).parents[2] / "specdec_cli/docs"
+DOCS = Path(__file__).parents[3] / "specdec_cli/docs"
 KEPT = {key: value for key, value in os.environ.items() if key not in ("PAGER", "LESS", "NO_COLOR", "COLUMNS")}
 HEAVY = {"mlx", "mlx_lm", "transformers", "huggingface_hub", "numpy"}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 README, CONTRIBUTING = ROOT / "README.md", ROOT / ".github/CONTRIBUTING.md"
 DOCUMENTS = sorted((ROOT / "specdec_cli/docs").glob("*.md"))
 
@@ -28,7 +28,7 @@ def test_contributing_stays_short_and_names_files_that_exist():
         "engine/drafters/echo.py",
         "serve/http/generate.py",
         "cli/NAME.py",
-        "tests/serve/http/test_generate.py",
+        "tests/unit/serve/http/test_generate.py",
     }
     named = set(re.findall(r"`((?:[\w.]+/)*\w+\.py)`", text)) - examples
     homes = [ROOT / ("" if name.startswith("tests/") else "specdec_cli") / name for name in named]

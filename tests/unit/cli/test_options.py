@@ -15,7 +15,7 @@ from specdec_cli.cli.table import ROWS, row_of, variables
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import BOUNDS, flag
 
-PACKAGE = Path(__file__).parents[2] / "specdec_cli"
+PACKAGE = Path(__file__).parents[3] / "specdec_cli"
 FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
 
 

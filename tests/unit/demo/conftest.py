@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-RECIPE = Path(__file__).parent / "recipe"
+RECIPE = Path(__file__).parents[2] / "recipe"
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.slow  # builds a wheel and an environment
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def test_whoever_leaves_while_the_prompt_is_read_or_waits_ends_that(tooled, stre
         second = posted(url, PATHS[1], {**ASKED, "stream": stream})
         until(lambda: len(desk.jobs) == 2)
         health = httpx.get(f"{url}/health").json()
-        assert (health["running"], health["queue"]) == (1, [{"position": 1, "noun": "messages"}])
+        assert (health["running"], health["queue"]) == (1, [{"position": 1, "endpoint": "messages"}])
         second.close()
         until(lambda: desk.jobs[1].cancelled)
         assert not desk.jobs[0].cancelled

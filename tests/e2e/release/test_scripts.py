@@ -11,7 +11,7 @@ import pytest
 
 import specdec_cli
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 JUNIT = """<testsuites><testsuite>
 <testcase classname="tests.test_a" name="test_good"/>
 <testcase classname="tests.test_a" name="test_bad"><failure message="no"/></testcase>
@@ -158,7 +158,7 @@ def test_a_runner_without_a_gpu_is_told_so_in_two_lines(call, name, arguments):
 
 @pytest.mark.slow
 def test_the_quick_tests_run_on_the_device_that_is_named(call, tmp_path):
-    code, out, err = call("tests.sh", "cpu", "tests/test_format.py", WORKERS="0")
+    code, out, err = call("tests.sh", "cpu", "tests/unit/core/test_format.py", WORKERS="0")
     assert code == 0, out + err
     assert "test_format" in (tmp_path / "tests-cpu.xml").read_text()
 

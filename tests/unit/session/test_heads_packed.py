@@ -2,11 +2,11 @@
 
 import pytest
 from mlx.utils import tree_flatten
+from unit.session.test_heads import HEAD_CONFIG, head_alone, loaded, said, trunk
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors
 from fakes.packed import packed_folder
 from fakes.raw_qwen import write_checkpoint
-from session.test_heads import HEAD_CONFIG, head_alone, loaded, said, trunk
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import resolve

@@ -97,7 +97,7 @@ def test_a_terminal_that_folds_rows_shows_one_panel_after_a_resize(tmp_path: Pat
     of some length: with an empty half below it, tmux folds the upper rows into its history, out of anyone's reach."""
     code = f"""
 import sys, time, pathlib
-sys.path[:0] = {[str(Path(__file__).parents[2]), str(Path(__file__).parents[3])]!r}
+sys.path[:0] = {[str(Path(__file__).parents[3]), str(Path(__file__).parents[4])]!r}
 from fakes import ui_script as u
 from specdec_cli.ui.panel.live import PanelDisplay
 here = pathlib.Path({str(tmp_path)!r})
