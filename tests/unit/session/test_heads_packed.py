@@ -2,7 +2,6 @@
 
 import pytest
 from mlx.utils import tree_flatten
-from unit.session.test_heads import HEAD_CONFIG, head_alone, loaded, said, trunk
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors
 from fakes.packed import packed_folder
@@ -12,6 +11,7 @@ from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import load as heads
+from unit.session.test_heads import HEAD_CONFIG, head_alone, loaded, said, trunk
 
 
 @pytest.fixture(scope="module")
