@@ -147,7 +147,7 @@ def test_a_long_paste_that_does_not_fit_is_refused_where_the_user_looks(tmp_path
     chat.type(ENTER)
     chat.wait(b"not sent:")
     rows = [row.rstrip() for row in chat.screen.display]
-    assert any(row.startswith(" not sent: the conversation has ") and "holds 64" in row for row in rows[-2:]), rows
+    assert any(row.startswith(" not sent: prompt is too long: ") and "> 63 maximum" in row for row in rows[-2:]), rows
     chat.type("!")
     chat.wait("line 199 of a long paste!")
     assert not any("not sent" in row for row in chat.screen.display)
