@@ -38,7 +38,7 @@ def test_run_and_chat_answer_a_question(command, models):
 
 
 def test_a_race_ends_with_the_same_text(command, models):
-    code, out, _ = command("race", *models, *SHORT, "--json", ASKED)
+    code, out, _ = command("race", *models, *SHORT, "-k", "3", "--json", ASKED)
     finish = json.loads(out.splitlines()[-1])
     assert code == 0 and finish["same_text"] and finish["target_passes"]["drafted"] < finish["target_passes"]["plain"]
 
