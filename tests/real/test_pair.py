@@ -53,7 +53,7 @@ def test_a_bench_measures_what_it_was_asked_for(command, models):
     asked = ("-k", "2", "--kinds", "code", "-n", "8", "--time-budget", "10s", "--json", "-q")
     code, out, _ = command("bench", *models, *asked)
     found = json.loads(out)
-    assert code == 0 and {sample["k"] for sample in found["samples"]} == {0, 2}
+    assert code == 0 and {sample["arm"]["k"] for sample in found["samples"]} == {0, 2}
 
 
 def test_check_finds_one_tokenizer(command, models):
