@@ -78,7 +78,7 @@ FAULTS = (
         "engine/sampling/cuts.py",
         "limit = top_p * mx.sum(weights, axis=-1, keepdims=True)",
         "limit = top_p * mx.sum(weights, axis=-1, keepdims=True) + mx.max(weights, axis=-1, keepdims=True)",
-        "engine/sampling/test_cuts.py engine/sampling/test_warps.py",
+        "unit/engine/sampling/test_cuts.py unit/engine/sampling/test_warps.py",
     ),
     Fault(
         "top-p of 16 bits keeps one more",
