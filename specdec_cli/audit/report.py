@@ -53,7 +53,7 @@ class Part:
 def make_report(pair: Pair, drafter: str, budget_seconds: float, on_part: OnPart) -> dict[str, Any]:
     """The JSON object of everything about `pair` here, found within about `budget_seconds`."""
     began = time.monotonic()
-    parts = {"doctor": Part([list(row) for row in diagnose()], f"{asdict(machine_state())}")}
+    state, parts = asdict(machine_state()), {"doctor": Part([list(row) for row in diagnose()])}
     for number, (name, (words, share)) in enumerate(COMMANDS.items(), 1):
         on_part(number, len(COMMANDS), name)
         seconds = share * max(budget_seconds - (time.monotonic() - began), 0.0)
@@ -70,6 +70,8 @@ def make_report(pair: Pair, drafter: str, budget_seconds: float, on_part: OnPart
             "revisions": [r for _, r in pair.models],
         },
         "seconds": time.monotonic() - began,
+        "machine_before": state,
+        "machine_after": asdict(machine_state()),
         **{name: asdict(part) for name, part in parts.items()},
     }
     anonymous: dict[str, Any] = without(private_names([model for model, _ in pair.models]), report)

@@ -67,6 +67,10 @@ def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = No
     memory = estimate(files.checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
     if not memory.fits:
         obstacles.append(memory.obstacle())
+    if obstacles and (alone := files.without_unasked_head):
+        verdict = judge(alone, context_tokens, kv_bits)  # as loading does: such a head is left alone
+        if not verdict.obstacles:
+            return replace(verdict, warnings=(*verdict.warnings, f"no head drafts: {obstacles[0].message}"))
     sides = [Side(model.weight_bytes, model.checkpoint.config) for model in files.models]
     draft = sides[1] if len(sides) == 2 else None
     shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has

@@ -91,6 +91,11 @@ class PairFiles:
         return self.draft.head if isinstance(self.draft, DraftHead) else None
 
     @property
+    def without_unasked_head(self) -> PairFiles | None:
+        """The pair without a head that nobody asked for; None where there is no such head."""
+        return replace(self, draft=None) if isinstance(self.draft, DraftHead) and not self.draft.asked else None
+
+    @property
     def snapshots(self) -> list[hub.Snapshot]:
         """The commits that a pull fetches."""
         parts = [self.target, *([self.draft] if self.draft else [])]

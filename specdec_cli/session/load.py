@@ -42,14 +42,13 @@ def usable(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, no
     Raises: NotAvailable, Refused, DoesNotFit for what keeps the pair from running.
     """
     error = _first_obstacle(files, reserve_tokens, kv_bits)
-    if error is not None and isinstance(files.draft, DraftHead) and not files.draft.asked:
-        alone = replace(files, draft=None)
-        if _first_obstacle(alone, reserve_tokens, kv_bits) is None:
-            notify_without_head(notify, error)
-            return alone
-    if error is not None:
+    if error is None:
+        return files
+    alone = files.without_unasked_head
+    if alone is None or _first_obstacle(alone, reserve_tokens, kv_bits):
         raise error
-    return files
+    notify_without_head(notify, error)
+    return alone
 
 
 def _first_obstacle(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None) -> SpecdecError | None:

@@ -11,7 +11,9 @@ from fakes.raw_qwen import write_checkpoint
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import Finish, RoundDone, Start
 from specdec_cli.core.request import Request
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.check import judge
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import beside, load
 
 PROMPT = "count with me"
@@ -170,6 +172,10 @@ def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
     told = Told()
     assert loaded(whole, drafter="auto", reserve_tokens=64, tell=told).draft_kind is None
     assert "no head drafts:" in told[0] and "usable" in told[0]
+    # The bug: check refused the pair that runs.
+    verdict = judge(resolve(PairSpec(Pair("c", str(whole), None))), 64)
+    assert (verdict.exit_code, verdict.head, verdict.warnings[-1]) == (0, None, told[0])
+    assert judge(resolve(PairSpec(Pair("c", str(whole), None), "mtp")), 64).exit_code == 5
     assert head.is_dir()
 
 
