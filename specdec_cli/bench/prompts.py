@@ -15,6 +15,7 @@ from typing import Any, Final
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import one_name
+from specdec_cli.core.textfile import decode_text
 
 # Short prompts first: a slow machine measures few.
 KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")
@@ -66,7 +67,7 @@ def from_file(path: Path) -> tuple[BenchPrompt, ...]:
     """
     hint = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = decode_text(path.read_bytes())
     except OSError as error:
         raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", hint) from error
     except UnicodeDecodeError as error:

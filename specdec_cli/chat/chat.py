@@ -18,7 +18,7 @@ from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.core.events import Event, Finish, Prefill, Start
 from specdec_cli.core.format import count, percent, size
-from specdec_cli.core.kinds import NONE
+from specdec_cli.core.kinds import HEADS, NONE
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.engine.device import clear_cache
@@ -81,8 +81,8 @@ class Loaded:
     @property
     def summary(self) -> str:
         """The pair with its models, in one line."""
-        target, draft = self.session.names
-        who = f"its own head ({self.session.pair.draft_kind})" if draft == target else f"draft {draft}"
+        (target, draft), kind = self.session.names, self.session.pair.draft_kind
+        who = f"its own head ({kind})" if draft == target and kind in HEADS else f"draft {draft}"
         return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -140,8 +140,11 @@ class Chat:
     def request(self, attempt: int = 0) -> Request:
         """The request of the next reply."""
         asked, drafter = self.settings.request, self.loaded.drafter if self.settings.drafts else NONE.name
-        limits = [limit for limit in (asked.max_context, self.capacity.memory_tokens) if limit is not None]
-        return replace(asked, drafter=drafter, max_context=min(limits, default=None), attempt=attempt)
+        request = replace(asked, drafter=drafter, attempt=attempt)
+        memory = self.capacity.memory_tokens
+        if memory is None:
+            return request
+        return replace(request, max_context=min(memory, self.loaded.session.context_limit(request) or memory))
 
     @property
     def context_limit(self) -> int | None:

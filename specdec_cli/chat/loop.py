@@ -5,6 +5,7 @@ A message is sent as typed, except for triple quotes around it. A line that begi
 
 from __future__ import annotations
 
+import io
 import select
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import BinaryIO, Protocol, TextIO
 from specdec_cli.chat.chat import Chat
 from specdec_cli.chat.commands import Leave, run_command
 from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.textfile import as_utf8, decode_text, in_wide_units
 
 FENCE = '"""'
 
@@ -119,7 +121,10 @@ class LineReader:
         if not line:
             raise EOFError
         try:
-            return line.decode("utf-8").rstrip("\r\n")
+            if in_wide_units(line):  # its lines end otherwise
+                self._source = io.BytesIO(as_utf8(line + self._source.read()))
+                line = self._source.readline()
+            return decode_text(line).rstrip("\r\n")
         except UnicodeDecodeError as error:
             message = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
             raise UsageError(message, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error

@@ -18,6 +18,7 @@ from typing import Any
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.textfile import as_utf8
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1
@@ -98,13 +99,14 @@ def load(path: Path) -> Transcript:
     """
     try:
         require_file(path)
-        lines = path.read_bytes().rstrip(b"\n").split(b"\n")
+        data = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file written by /save") from error
     number, turns = 1, list[Turn]()
     system: str | None = None
     user: str | None = None
     try:
+        lines = as_utf8(data).rstrip(b"\n").split(b"\n")
         header = jsonfile.parse_object(lines[0])
         if "event" in header:
             raise UsageError(f"{path} is a trace, not a saved chat", f"play it: specdec replay {path}")

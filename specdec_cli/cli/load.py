@@ -95,6 +95,7 @@ def specify(
     drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
     with choosing(models, shown=shown, plain=plain):
         spec = choose_named(models.pair, models, here=drafter != NONE.name).reading(context)
+    spec = spec.adapted(models.adapter, models.draft_adapter)
     require_named(spec, raw)
     reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
     return replace(spec, reason=reason, drafter=drafter or spec.drafter)

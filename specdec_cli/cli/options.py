@@ -38,6 +38,8 @@ class ModelOptions(PairOptions):
     offline: bool = False
     force: bool = False
     draft_context: str | None = None
+    adapter: str | None = None
+    draft_adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
 from specdec_cli.core.request import require_lookups
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import warning_of_load
 
@@ -119,7 +120,7 @@ def _file_text(file: Path | None, option: str = "--file", hint: str = "name a fi
 
 def _decoded(data: bytes, source: str, file: str) -> str:
     try:
-        return data.decode("utf-8")
+        return decode_text(data)
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start} of {len(data)}",

@@ -21,6 +21,7 @@ from specdec_cli.cli.options import ModelOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.request import Request, parse_k
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class AccessOptions:
         if self.api_key_file is not None:
             source = f"--api-key-file {self.api_key_file}"
             try:
-                key = self.api_key_file.read_text("utf-8")
+                key = decode_text(self.api_key_file.read_bytes())
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise UsageError(f"{source} cannot be read: {reason}", NO_KEY) from error

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.core.textfile import decode_text
+
 MOST_SHOWN = 60
 
 
@@ -27,7 +29,7 @@ class NotJson(ValueError):
 def parse(data: bytes | str) -> Any:
     """The value in `data`. Raises: NotJson."""
     try:
-        return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
+        return json.loads(decode_text(data) if isinstance(data, bytes) else data)
     except UnicodeDecodeError as error:
         raise NotJson(f"byte 0x{error.object[error.start]:02x} at {error.start} is not UTF-8") from error
     except json.JSONDecodeError as error:

@@ -15,6 +15,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
 from specdec_cli.core.stats import Stats
+from specdec_cli.core.textfile import as_utf8
 
 _HINT: Final = "write one with: specdec run --trace FILE 'your prompt'"
 
@@ -84,9 +85,10 @@ def read_trace(path: Path) -> Trace:
 def _events(path: Path) -> Iterator[tuple[int, Event]]:
     """(line number, event) of every line that is not empty."""
     try:
-        lines = path.read_bytes().split(b"\n")
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", _HINT) from error
+        lines = as_utf8(path.read_bytes()).split(b"\n")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"{path} cannot be read: {reason}", _HINT) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

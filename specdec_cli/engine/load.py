@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import mlx.core as mx
 import mlx.nn as nn
-from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_model
+from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_adapters, load_model
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.core.errors import NotAvailable, Refused, reason, untrusted
@@ -101,11 +106,31 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
                 f"{path.name} of {checkpoint.name} is damaged ({path.stat().st_size} bytes): {error}",
                 "delete the file and download it again",
             ) from error
-    with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
-        network, _ = load_model(checkpoint.folder, lazy=True)
+    with untrusted(lambda reason: _does_not_load(checkpoint, reason)), _own_files(checkpoint) as folder:
+        network, _ = load_model(folder, lazy=True)
+    if checkpoint.adapter:
+        with untrusted(lambda reason: _adapter_misfit(checkpoint, reason)):
+            network = load_adapters(network, str(checkpoint.adapter))
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
     return network
+
+
+@contextmanager
+def _own_files(checkpoint: Checkpoint) -> Iterator[Path]:
+    """A folder without what lies beside the weights: mlx-lm reads every file of that name."""
+    if not checkpoint.strays:
+        yield checkpoint.folder
+        return
+    with TemporaryDirectory() as name:
+        for path in checkpoint.folder.iterdir():
+            if path not in checkpoint.strays:
+                (Path(name) / path.name).symlink_to(path.absolute())
+        yield Path(name)
+
+
+def _adapter_misfit(checkpoint: Checkpoint, reason: str) -> Refused:
+    return Refused(f"adapter {checkpoint.adapter} does not fit {checkpoint.name}: {reason}", "give this model's own")
 
 
 def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:

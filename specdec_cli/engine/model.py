@@ -94,6 +94,9 @@ class Network:
         # The type the network computes in, such as `float32`.
         self.dtype = str(max(floats, key=floats.count)).removeprefix("mlx.core.")
         self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
+        # Positions that it has learned, one by one, None for a rope, which has no end.
+        learned = (module for path, module in network.named_modules() if path.endswith("wpe"))
+        self.positions: int | None = next((module.weight.shape[0] for module in learned), None)
         self.hidden = HiddenStates(network, name)
         self._reread = reread
         self._in_use = True

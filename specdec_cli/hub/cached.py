@@ -144,7 +144,10 @@ def _expected_files(name: str, folder: Path) -> set[str]:
         expected |= {path for path in listed if cache.is_wanted(path) and not cache.is_head(path)}
     shards = jsonfile.read_or_empty(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        return expected | {str(shard) for shard in shards.values() if cache.is_wanted(str(shard))}
+        named = {str(shard) for shard in shards.values() if cache.is_wanted(str(shard))}
+        here = {path for path in cache.list_files(folder) if cache.is_weights(path) and not cache.is_head(path)}
+        # An index of which nothing is here, beside other weights, is left from another form of the model.
+        return expected if here and not here & named else expected | named
     foreign = any(path.suffix in FOREIGN_WEIGHTS or cache.is_weights(path.name) for path in folder.iterdir())
     return expected if foreign else expected | {"model.safetensors"}
 
@@ -218,8 +221,16 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
         return cache.snapshot_folder(name, commit)
     if revision is not None or commit:
         return None
-    compared = [folder for folder in cache.repository(name).glob("snapshots/*") if is_compared(name, folder)]
-    return compared[0] if len(compared) == 1 else None
+    folders = [folder for folder in sorted(cache.repository(name).glob("snapshots/*")) if folder.is_dir()]
+    compared = [folder for folder in folders if is_compared(name, folder)]
+    whole = compared or [folder for folder in folders if not problems(name, folder)]
+    if len(whole) > 1:
+        commits = ", ".join(folder.name[:12] for folder in whole)
+        raise NotAvailable(
+            f"{name} is here at {len(whole)} commits, {commits}, and nothing says which is meant",
+            f"name one: --target-revision {whole[0].name}",
+        )
+    return whole[0] if whole else None
 
 
 def is_compared(name: str, folder: Path) -> bool:

@@ -1,7 +1,8 @@
 """A model folder before any weight is read: its configuration, the headers of its weights, every reason not to load it.
 
-A folder that asks to run repository code is refused. A safetensors file begins with 8 bytes of length and that many
-bytes of JSON: name -> dtype, shape and place of each tensor.
+Code that a repository brings never runs: mlx-lm's own key for it is refused, transformers' is not heeded.
+A safetensors file begins with 8 bytes of length and that many bytes of JSON: name -> dtype, shape and place of each
+tensor.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ def parse_header(path: Path, text: bytes) -> Header:
 
 
 FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-# The files that mlx-lm reads.
+# The files that mlx-lm reads, and the one that may say which of them are the model's.
 WEIGHTS = "model*.safetensors"
+INDEX = "model.safetensors.index.json"
 # Heads read the target's hidden states: they are no language models by themselves. Known by a word in their type.
 SIDECARS = {
     "mtp": "MTP",
@@ -83,6 +85,7 @@ SIDECARS = {
     "speculator": "speculator",
 }
 SIDECAR_KEYS = ("medusa_num_heads", "eagle_config", "speculators_config", "speculators_model_type", "dflash_config")
+ADAPTER = "adapters.safetensors"
 QUANTIZATION_KEYS = ("quantization", "quantization_config")
 CONTEXT_KEYS = ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length", "model_max_length")
 KINDS: dict[str, type] = {"architectures": list, "text_config": dict, **dict.fromkeys(QUANTIZATION_KEYS, dict)}
@@ -93,6 +96,7 @@ class Checkpoint:
     """A folder with a readable configuration and all its weight files; `name` is what the user called it.
 
     `recent`: as a draft it reads at most so many of the last tokens of a context; None: all of it (`as_draft`).
+    `adapter` is a folder of mlx-lm's.
     """
 
     name: str
@@ -100,6 +104,7 @@ class Checkpoint:
     config: Mapping[str, Any]
     weights: tuple[Path, ...]
     recent: int | None = None
+    adapter: Path | None = None
 
     @property
     def model_type(self) -> str:
@@ -117,10 +122,21 @@ class Checkpoint:
 
         None, too, where only the end of a context is read.
         """
-        if self.recent is not None:
-            return None
-        values = (source.get(key) for source in (self.text_config, self.config) for key in CONTEXT_KEYS)
-        return next((value for value in values if type(value) is int and value > 0), None)
+        return None if self.recent is not None or self.stated_context is None else self.stated_context[0]
+
+    @property
+    def stated_context(self) -> tuple[int, str] | None:
+        """(tokens that it was made for, the fields that say so); None where the configuration does not say."""
+        if (found := _stretched(self.text_config)) and self.text_config is not self.config:
+            return found[0], f"text_config.{found[1]}"
+        return found or _stretched(self.config)
+
+    @property
+    def strays(self) -> tuple[Path, ...]:
+        """Files beside its weights that mlx-lm would read with them, and that a whole index does not name."""
+        if not self.weights:
+            return ()
+        return tuple(path for path in sorted(self.folder.glob(WEIGHTS)) if path not in self.weights)
 
     def as_draft(self, recent: int | None) -> Checkpoint:
         """The same model, which reads at most the last `recent` tokens of a context at once and holds twice as many.
@@ -130,6 +146,18 @@ class Checkpoint:
         if recent and (limit := self.context_limit):
             recent = min(recent, (limit - MAX_ROWS) // 2)
         return replace(self, recent=recent if recent and recent > 0 else None)
+
+    def with_adapter(self, name: str | None) -> Checkpoint:
+        """The same model under the adapter in the folder `name`. Raises: NotAvailable, Refused for a PEFT adapter."""
+        if name is None:
+            return self
+        folder = Path(name).expanduser()
+        config = read_json(folder / "adapter_config.json", f"adapter {name}")
+        if (folder / ADAPTER).is_file():
+            return replace(self, adapter=folder)
+        if "peft_type" in config:
+            raise Refused(f"adapter {name} is PEFT's, and mlx-lm reads its own", "train one with mlx_lm.lora")
+        raise NotAvailable(f"adapter {name} has no {ADAPTER}", "give the folder that mlx_lm.lora wrote")
 
     @property
     def generation_config(self) -> Mapping[str, Any]:
@@ -167,6 +195,33 @@ class Checkpoint:
         if self.declared_dtype != "float32":
             return sum(path.stat().st_size for path in self.weights)
         return sum(4 * math.prod(t.shape) for path in self.weights for t in read_header(path).tensors.values())
+
+
+# Kinds of rope whose configuration states the length before they stretch it by `factor`; the others state what it is
+# stretched to (transformers, modeling_rope_utils.py).
+STRETCHING = ("yarn", "linear", "dynamic")
+
+
+def _stretched(config: Mapping[str, Any]) -> tuple[int, str] | None:
+    """(tokens that a configuration was made for, with the stretch of its rope, the fields); None if it does not say."""
+    field = next((key for key in CONTEXT_KEYS if _is_length(config.get(key))), None)
+    if field is None:
+        return None
+    stated: int = config[field]
+    given = config.get("rope_scaling") or config.get("rope_parameters")
+    rope: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
+    if kind not in STRETCHING or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
+        return stated, field
+    source, origin = field, "original_max_position_embeddings"
+    if kind == "yarn" and _is_length(rope.get(origin)):
+        source = origin
+    stretched = int(factor * (rope if source == origin else config)[source])
+    return (stretched, f"{source} × {factor:g}, rope {kind}") if stretched > stated else (stated, field)
+
+
+def _is_length(value: object) -> bool:
+    return type(value) is int and value > 0
 
 
 def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool = False) -> Checkpoint:
@@ -233,20 +288,21 @@ def read_generation_config(folder: Path, name: str) -> dict[str, Any]:
 
 
 def stop_ids(folder: Path, name: str, config: Mapping[str, Any]) -> list[int] | None:
-    """End-of-sequence ids: the generation configuration's, else those of `config`, the model's; None without any.
+    """End-of-sequence ids: the generation configuration's and those of `config`, the model's; None without any.
 
     Raises: NotAvailable, with file and value, for one that is no id: without it a reply would not end.
     """
-    source, values = "generation_config.json", read_generation_config(folder, name)
-    if values.get("eos_token_id") is None:
-        source, values = "config.json", dict(config)
-    ends = values.get("eos_token_id")
-    if ends is None:
-        return None
-    found = ends if isinstance(ends, list) else [ends]
-    if not all(type(end) is int for end in found):
-        raise _type_error(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
-    return found
+    found: list[int] = []
+    sources = {"generation_config.json": read_generation_config(folder, name), "config.json": config}
+    for source, values in sources.items():
+        ends = values.get("eos_token_id")
+        if ends is None:
+            continue
+        listed = ends if isinstance(ends, list) else [ends]
+        if not all(type(end) is int for end in listed):
+            raise _type_error(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
+        found += listed
+    return list(dict.fromkeys(found)) or None
 
 
 def _type_error(file: str, name: str, problem: str) -> NotAvailable:
@@ -254,26 +310,30 @@ def _type_error(file: str, name: str, problem: str) -> NotAvailable:
 
 
 def _refuse_code(config: Mapping[str, Any], file: str, name: str) -> None:
-    for key in ("model_file", "auto_map"):
-        if config.get(key):
-            raise Refused(
-                f"{file} of {name} asks to run code from the repository ({key}: {shown(config[key])})",
-                "specdec never runs repository code; use a conversion without that key",
-            )
+    """Raises: Refused for mlx-lm's own key for code. `auto_map` is transformers', and what it names is never run."""
+    if config.get("model_file"):
+        raise Refused(
+            f"{file} of {name} asks to run code from the repository (model_file: {shown(config['model_file'])})",
+            "specdec never runs repository code; use a conversion without that key",
+        )
 
 
 def _weights(folder: Path, name: str) -> tuple[Path, ...]:
-    """All weight files mlx-lm would read; an index that lists absent shards is an error."""
+    """What the index names, if all of it is there; where nothing that it names is, the files that are there.
+
+    Whoever loads these is told what they lack. A file that a whole index does not name is another's.
+    """
     found = tuple(path for path in sorted(folder.glob(WEIGHTS)) if path.is_file())
-    index = folder / "model.safetensors.index.json"
+    index = folder / INDEX
     shards = read_json(index, name).get("weight_map") if index.is_file() else None
-    if isinstance(shards, dict):
-        named = set(map(str, shards.values()))
-        missing = sorted(named - {path.name for path in found})
-        if missing:
-            raise NotAvailable(
-                f"{name} lacks {len(missing)} of {len(named)} weight files, first {missing[0]}", "download it again"
-            )
+    named = set(map(str, shards.values())) if isinstance(shards, dict) else set[str]()
+    missing = sorted(named - {path.name for path in found})
+    if named and not missing:
+        return tuple(path for path in found if path.name in named)
+    if missing and (len(missing) < len(named) or not found):
+        raise NotAvailable(
+            f"{name} lacks {len(missing)} of {len(named)} weight files, first {missing[0]}", "download it again"
+        )
     if not found:
         others = sorted(path.name for path in folder.glob("*") if path.suffix in {".bin", ".pt", ".gguf", ".pth"})
         seen = f"only {others[0]}" if others else "none"

@@ -24,6 +24,7 @@ from llguidance.numpy import fill_next_token_bitmask
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.request import MAX_DRAFT, Constraint, ShapeKind
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.models import schema, shape
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import require_characters
@@ -377,7 +378,7 @@ def read_constraint(kind: ShapeKind, value: str, option: str) -> Constraint:
     if kind == "schema":
         hint = f'give a file, or the JSON itself: {option} \'{{"type": "object"}}\''
     try:
-        return Constraint(kind, path.read_bytes().decode("utf-8-sig"))
+        return Constraint(kind, decode_text(path.read_bytes()))
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:

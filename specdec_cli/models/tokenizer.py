@@ -96,7 +96,7 @@ class Tokenizer:
 
     @property
     def has_template(self) -> bool:
-        return bool(self._wrapper.has_chat_template)
+        return bool(self._wrapper.has_chat_template) and self._inner.chat_template != ""
 
     def encode(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of plain text, with the begin-of-sequence token where the model wants one.
@@ -104,8 +104,13 @@ class Tokenizer:
         `between` is told how long the text is at least, and may end its encoding.
         Raises: UsageError for text with a byte that is not UTF-8.
         """
-        begin, end = self._frame
-        return [*begin, *self.continuation(text, between), *end]
+        return [*self._begin(text), *self.continuation(text, between)]
+
+    def _begin(self, text: str) -> list[int]:
+        """What stands before a text; nothing where the text brings it itself."""
+        begin = self._frame
+        brought = "".join(self._backend.id_to_token(token) or "" for token in begin)
+        return [] if brought and text.startswith(brought) else begin
 
     def continuation(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of `text` alone, as it may follow any other; `between` and errors are those of `encode`."""
@@ -125,13 +130,13 @@ class Tokenizer:
         return max(map(len, self.table().tokens.values()))
 
     @cached_property
-    def _frame(self) -> tuple[list[int], list[int]]:
-        """The special tokens before and behind every text."""
+    def _frame(self) -> list[int]:
+        """The special tokens before every text. Those behind it would end what is to be continued."""
         whole, bare = list(self._inner.encode("a")), list(self._inner.encode("a", add_special_tokens=False))
         at = next((i for i in range(len(whole) + 1) if whole[i : i + len(bare)] == bare), None)
         if at is None:
             raise ValueError("the special tokens around a text change its own")
-        return whole[:at], whole[at + len(bare) :]
+        return whole[:at]
 
     def encode_after(self, text: str, between: Between = unwatched) -> list[int]:
         """Ids of a text that goes on after some other: nothing is put before it. Raises: as `encode`."""
@@ -146,9 +151,8 @@ class Tokenizer:
         """
         mark = next(unused_marks(messages))
         texts = [{"role": message["role"], "content": str(message["content"])} for message in messages]
-        begin, end = self._frame
         parts = "\n\n".join(text["content"] for text in self._cut(texts, mark)).split(mark)
-        return [*begin, *self._encode_parts(parts, between), *end]
+        return [*self._begin("".join(parts)), *self._encode_parts(parts, between)]
 
     def _encode_parts(self, parts: Sequence[str], between: Between) -> list[int]:
         """Ids of texts that follow each other, with no token across their borders."""
@@ -289,7 +293,9 @@ class Tokenizer:
             tokens = token_bytes(self._inner.get_vocab(), self._added, self._spelling)
         except ValueError as error:
             raise NotAvailable(f"the tokenizer cannot be read: {error}", "download the model again") from error
-        return TokenTable(tokens, {"bos": self._inner.bos_token_id, "eos": self._inner.eos_token_id})
+        roles = {"bos": self._inner.bos_token_id, "eos": self._inner.eos_token_id}
+        special = frozenset(token for token, (_, special) in self.added_tokens().items() if special)
+        return TokenTable(tokens, roles, special)
 
     @cached_property
     def _added(self) -> frozenset[str]:

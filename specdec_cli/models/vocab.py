@@ -109,15 +109,13 @@ def unused_marks(*given: object) -> Iterator[str]:
     return (mark for mark in map(chr, PRIVATE) if mark not in text)
 
 
-ROLES = ("bos", "eos")
-
-
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids."""
+    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids; `special` ones are no words."""
 
     tokens: Mapping[int, bytes]
     roles: Mapping[str, int | None]
+    special: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,22 +135,36 @@ class VocabVerdict:
 
 
 def compare(target: TokenTable, draft: TokenTable) -> VocabVerdict:
-    """Compatible if every id that both define has the same bytes, and bos and eos agree where both have them."""
+    """Compatible if every word that both define has the same bytes.
+
+    A draft is asked for words. Special tokens and roles that differ cost rejections, a token each, and no word.
+    """
     both = target.tokens.keys() & draft.tokens.keys()
-    differing = [i for i in both if target.tokens[i] != draft.tokens[i]]
-    if differing:
-        i = min(differing)
+    differing = sorted(i for i in both if target.tokens[i] != draft.tokens[i])
+    words = [i for i in differing if i not in target.special & draft.special]
+    if words:
+        i = words[0]
         reason = f"id {i} is {show(target.tokens[i])} in the target and {show(draft.tokens[i])} in the draft"
         return VocabVerdict("incompatible", reason, i)
-    for role in ROLES:
-        ours_id, theirs_id = target.roles.get(role), draft.roles.get(role)
-        if ours_id != theirs_id and ours_id is not None and theirs_id is not None:
-            reason = f"{role} is id {ours_id} in the target and id {theirs_id} in the draft"
-            return VocabVerdict("incompatible", reason, min(ours_id, theirs_id))
-    extra = [_extra("target", target, draft), _extra("draft", draft, target)]
-    if not any(extra):
+    notes = [_extra("target", target, draft), _extra("draft", draft, target), _ends(target, draft)]
+    if differing:
+        i = differing[0]
+        notes.append(
+            f"{len(differing)} special tokens differ, first id {i}: {show(target.tokens[i])} and "
+            f"{show(draft.tokens[i])}; each one drafted is rejected"
+        )
+    if not any(notes):
         return VocabVerdict("identical", f"all {len(both)} ids agree")
-    return VocabVerdict("compatible", "; ".join([f"the {len(both)} shared ids agree", *filter(None, extra)]))
+    agreeing = len(both) - len(differing)
+    return VocabVerdict("compatible", "; ".join([f"the {agreeing} shared ids agree", *filter(None, notes)]))
+
+
+def _ends(target: TokenTable, draft: TokenTable) -> str:
+    """That an answer ends with another token here than there; empty where it does not, or where one has no end."""
+    ours, theirs = target.roles.get("eos"), draft.roles.get("eos")
+    if ours == theirs or ours is None or theirs is None:
+        return ""
+    return f"eos is id {ours} in the target and id {theirs} in the draft, which costs a rejection an answer"
 
 
 def _extra(side: str, one: TokenTable, other: TokenTable) -> str:

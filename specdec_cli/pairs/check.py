@@ -64,7 +64,7 @@ def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = No
     networks = [empty_model(checkpoint, kv_bits) for checkpoint in files.checkpoints]
     obstacles = [*find_obstacles(files, kv_bits)]
     weights = [model.weight_bytes for model in files.models]
-    memory = estimate(files.checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head)
+    memory = estimate(files.checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head, context_tokens or 0)
     if not memory.fits:
         obstacles.append(memory.obstacle())
     if obstacles and (alone := files.without_unasked_head):
@@ -81,9 +81,10 @@ def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = No
         stop_tokens=tuple(tokenizer.piece(token) for token in sorted(tokenizer.stop_tokens)),
         has_template=tokenizer.has_template,
         caches=tuple((network.name, ", ".join(network.cache_kinds)) for network in networks),
+        contexts=tuple((c.name, *(c.stated_context or (None, "config.json does not say"))) for c in files.checkpoints),
         memory=memory,
         break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
-        warnings=_rowless(tokenizer, networks[0].vocab_size),
+        warnings=(*_rowless(tokenizer, networks[0].vocab_size), *_strays(files)),
         advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
@@ -95,6 +96,13 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     sizes = target.text_config
     rows = 0 if head.scores else int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
     return head.loaded_bytes + rows * target.bits // 8
+
+
+def _strays(files: PairFiles) -> Iterator[str]:
+    """Weight files that are left alone."""
+    for checkpoint in files.checkpoints:
+        if checkpoint.strays:
+            yield f"{checkpoint.strays[0].name} of {checkpoint.name} is not read: its index does not name it"
 
 
 def _rowless(tokenizer: Tokenizer, rows: int) -> tuple[str, ...]:
@@ -234,12 +242,13 @@ def estimate(
     context_tokens: int,
     kv_bits: int | None = None,
     head: HeadFiles | None = None,
+    asked: int = 0,
     search: bool = True,
 ) -> MemoryEstimate:
     """All models of a pair, their weights taking `weight_bytes`, and its head, against what this device may use.
 
     Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint. `search`: the
-    longest context that fits is wanted also where they do.
+    longest context that fits is wanted also where they do. One `asked` for may be longer than they were made for.
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
 
@@ -253,6 +262,7 @@ def estimate(
 
     # What the model with the shortest context was made for.
     longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)
+    longest = max(longest, min(asked, LONGEST))
     models, context = [empty_model(checkpoint, kv_bits) for checkpoint in checkpoints], min(context_tokens, longest)
     found = at(context, models)
     if search or not found.fits:

@@ -153,9 +153,10 @@ def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard,
         folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline)
         target = _read_model(folder, name, snapshot)
         draft = _find_draft(pair, target, kind, weights, notify, offline)
+    target = replace(target, checkpoint=target.checkpoint.with_adapter(pair.target_adapter))
     match draft:
         case ModelFiles(checkpoint=checkpoint):
-            draft = replace(draft, checkpoint=checkpoint.as_draft(pair.recent))
+            draft = replace(draft, checkpoint=checkpoint.as_draft(pair.recent).with_adapter(pair.draft_adapter))
         case DraftHead(head=head):
             draft = replace(draft, head=replace(head, recent=pair.recent))
     return PairFiles(spec, target, draft)

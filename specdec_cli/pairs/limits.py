@@ -21,16 +21,32 @@ HEADROOM = 0.92
 
 @dataclass(frozen=True, slots=True)
 class ContextLimit:
-    """Tokens that target and draft model were made for, None being endless."""
+    """Tokens that target and draft model were made for, None being endless.
+
+    `positions`: the target has learned so many positions, and none beyond them.
+    """
 
     target: int | None = None
     draft: int | None = None
+    positions: int | None = None
 
     def tokens(self, request: Request) -> int | None:
-        """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
-        kind = drafting(request.drafter, request.k).kind
-        limits = (self.target, self.draft if kind.uses_draft else None, request.max_context)
+        """Tokens that prompt and answer may have together: --max-context, else the tightest of both models."""
+        limits = (request.max_context or self._made_for(request), self.positions)
         return min((limit for limit in limits if limit is not None), default=None)
+
+    def _made_for(self, request: Request) -> int | None:
+        draft = self.draft if drafting(request.drafter, request.k).kind.uses_draft else None
+        return min((limit for limit in (self.target, draft) if limit is not None), default=None)
+
+    def warning(self, request: Request) -> str:
+        """What to say of a --max-context beyond what the models were made for; empty where it is not."""
+        made, asked = self._made_for(request), request.max_context
+        if made is None or asked is None or asked <= made:
+            return ""
+        if self.positions is not None and asked > self.positions:
+            return f"--max-context {asked} is cut to {self.positions}: the model has learned so many positions"
+        return f"--max-context {asked} exceeds the {made} tokens that the pair was made for; beyond them it may err"
 
 
 def too_long(tokens: int | str, limit: int) -> str:

@@ -28,7 +28,8 @@ DEMO = "demo"
 class Pair:
     """A target and its draft, if any; ids are Hub ids, folders, or `specdec:` paths inside the package.
 
-    `source` is the file that lists it; `evidence` who else names these models, with the day.
+    adapters are
+    folders. `source` is the file that lists it; `evidence` who else names these models, with the day.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Pair:
     drafter: str | None = None
     stop_repetition: int = 0
     draft_context: DraftContext = DRAFT_CONTEXT
+    target_adapter: str | None = None
+    draft_adapter: str | None = None
     source: str = "command line"
     evidence: str = ""
 
@@ -137,6 +140,12 @@ class PairSpec:
         if draft_context is None:
             return self
         return replace(self, pair=replace(self.pair, draft_context=draft_context))
+
+    def adapted(self, target: str | None, draft: str | None) -> PairSpec:
+        """The same under these adapters. Raises: UsageError for one of a draft that is not there."""
+        if draft is not None and self.pair.draft is None:
+            raise UsageError(f"--draft-adapter {draft} has no draft", "name one: --draft ID")
+        return replace(self, pair=replace(self.pair, target_adapter=target, draft_adapter=draft))
 
 
 @dataclass(frozen=True, slots=True)

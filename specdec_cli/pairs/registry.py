@@ -23,6 +23,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.jsonfile import locked, replace_text
 from specdec_cli.core.kinds import DRAFTERS, HEAD
 from specdec_cli.core.request import DRAFT_CONTEXT, LEAST_DRAFT_CONTEXT, MAX_K
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.pairs.pair import Pair, Registry, nearest
 
 EXAMPLES = {
@@ -107,7 +108,7 @@ def load_registry(packaged: Path, users: Path) -> Registry:
     registry = Registry({**ours.pairs, **theirs.pairs}, theirs.default_pair or ours.default_pair)
     default = registry.default_pair
     if default is not None and default not in registry.pairs:
-        line = _line_of(users.read_text(encoding="utf-8"), ["default_pair"])
+        line = _line_of(decode_text(users.read_bytes()), ["default_pair"])
         raise UsageError(
             f"{users}:{line}: default_pair is {default}, and no pair has that name", nearest(default, registry.pairs)
         )
@@ -117,7 +118,7 @@ def load_registry(packaged: Path, users: Path) -> Registry:
 def read_registry(path: Path, source: str) -> Registry:
     """One models.toml. Raises: UsageError with file, line and the nearest known key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = decode_text(path.read_bytes())
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}", "correct or remove that file") from error
     try:
@@ -284,7 +285,7 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
         document["schema_version"] = 1
         return document
     try:
-        return tomlkit.parse(path.read_text(encoding="utf-8"))
+        return tomlkit.parse(decode_text(path.read_bytes()))
     except (TOMLKitError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
     except RecursionError as error:

@@ -18,7 +18,7 @@ from specdec_cli.pairs.pair import Pair
 class PairVerdict:
     """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not.
 
-    `head` drafts where it is not None.
+    `contexts` are (model, tokens it was made for, the fields that say so). `head` drafts where it is not None.
     """
 
     pair: Pair
@@ -26,6 +26,7 @@ class PairVerdict:
     stop_tokens: tuple[str, ...]
     has_template: bool
     caches: tuple[tuple[str, str], ...]
+    contexts: tuple[tuple[str, int | None, str], ...]
     memory: MemoryEstimate
     break_even: float | None
     warnings: tuple[str, ...]
@@ -58,6 +59,7 @@ class PairVerdict:
             "stop_tokens": list(self.stop_tokens),
             "has_template": self.has_template,
             "caches": dict(self.caches),
+            "contexts": [{"name": name, "tokens": tokens, "stated_by": field} for name, tokens, field in self.contexts],
             "memory": {name: getattr(memory, name) for name in names}
             | {"models": models, "prefill_bytes": memory.prefill_bytes},
             "break_even_tokens_per_round": self.break_even,

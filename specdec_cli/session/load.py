@@ -24,6 +24,7 @@ from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
+from specdec_cli.models.checkpoint import ADAPTER
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
 from specdec_cli.pairs.choose import choose
@@ -158,6 +159,8 @@ def load_files(
             if files.draft.asked:
                 raise
             notify_without_head(notify, error)
+    if warning := loaded.context.warning(request):
+        notify(warning)
     if not device.wire(weight_bytes := loaded.first.weight_bytes):
         notify(f"SPECDEC_WIRE=1 wires nothing: weights of {size(weight_bytes)} exceed what Metal recommends")
     return replace(loaded, fingerprint=fingerprint_of(loaded.first, files))
@@ -213,6 +216,7 @@ def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None,
     slot = Slot(loaded, load_weights(drafts[0], kv_bits) if drafts else None)
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
+    models += "".join(f" adapter {one}" for one in (pair.target_adapter, pair.draft_adapter) if one)
     where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}"
     return LoadedPair(
         pair=pair,
@@ -239,6 +243,7 @@ def fingerprint_of(slot: Slot, files: PairFiles) -> str:
     """
     models = files.checkpoints if slot.draft else files.checkpoints[:1]
     paths = [path for model in models for path in (model.folder / "config.json", *model.weights)]
+    paths += [model.adapter / ADAPTER for model in models if model.adapter]
     paths += files.head.files if slot.draft and files.head else ()
     parts, versions = [_identity_of(path) for path in paths], device.versions()
     for held in (slot.target, slot.draft):

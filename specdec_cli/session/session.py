@@ -97,8 +97,8 @@ class LoadedPair:
     @property
     def context(self) -> ContextLimit:
         """What target and draft were made for."""
-        draft = self.first.draft
-        return ContextLimit(self.first.target.context_limit, draft.context_limit if draft else None)
+        target, draft = self.first.target, self.first.draft
+        return ContextLimit(target.context_limit, draft.context_limit if draft else None, target.network.positions)
 
     def slot(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""
@@ -390,5 +390,8 @@ class Session:
         if limit is None:
             return request.max_tokens
         if len(prompt) >= limit:
-            raise DoesNotFit(too_long(len(prompt), limit), "shorten the prompt, or use a pair with a longer context")
+            hint = "shorten the prompt, or use a pair with a longer context"
+            if self.pair.context.positions is None:
+                hint = f"shorten the prompt, or let it be longer: --max-context {len(prompt) + request.max_tokens}"
+            raise DoesNotFit(too_long(len(prompt), limit), hint)
         return min(request.max_tokens, limit - len(prompt))

@@ -147,6 +147,7 @@ def _answers(found: PairVerdict) -> list[tuple[str, str]]:
     rows.append(("template", "yes" if found.has_template else "none: prompts are continued as plain text"))
     rows.append(("stops at", " ".join(found.stop_tokens) or "no token: only --max-tokens ends an answer"))
     rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
+    rows += [("context", f"{name}: {tokens or 'any'} tokens ({field})") for name, tokens, field in found.contexts]
     if found.break_even is not None:
         k = found.pair.expected_k
         rate = break_even_share(found.break_even, k)

@@ -93,7 +93,7 @@ def damaged(tmp_path, how):
         ("no weights", 3, "no weights for"),
         ("truncated", 3, "is damaged: its header cannot be read"),
         ('{"model_type": "riddle"}', 3, "is of type riddle"),
-        ('{"auto_map": {"AutoModel": "evil.Model"}}', 4, "asks to run code from the repository"),
+        ('{"model_file": "evil.py"}', 4, "asks to run code from the repository"),
     ],
 )
 def test_bad_folders_are_two_lines_and_the_right_code(specdec, tmp_path, how, code, message):

@@ -11,7 +11,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 WRONG = [
     (DEEP, "nested too deeply"),
     ("9" * 5000, "a number in it is too long"),
-    (b"\xff\xfe", "byte 0xff at 0 is not UTF-8"),
+    (b"\xfe\xfd", "byte 0xfe at 0 is not UTF-8"),
     ("", "Expecting value: line 1 column 1"),
     ('{"a": ', "line 1 column 7"),
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+
 import pytest
 
 from fakes.hub_cache import COMMIT, NAME, PULL, place
-from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.hub.cache import cached_spelling
 from specdec_cli.hub.cached import PACKAGE, locate
 
@@ -60,3 +63,27 @@ def test_a_model_is_found_under_another_spelling(cache):
     folder = place(cache)
     assert locate("Org/TINY") == folder and cached_spelling("ORG/tiny") == NAME
     assert cached_spelling("org/tiny2") == "org/tiny2"
+
+
+@pytest.mark.parametrize("compared", [True, False])
+def test_the_only_whole_snapshot_is_found_without_a_branch_and_of_several_each_is_named(cache, compared):
+    """55: a cache that was copied without refs/, or filled by commit."""
+    snapshot = place(cache, compared=compared)
+    shutil.rmtree(snapshot.parents[1] / "refs", ignore_errors=True)
+    assert locate(NAME) == snapshot
+    if not compared:
+        other = snapshot.with_name("f" * 40)
+        shutil.copytree(snapshot, other, symlinks=True)
+        message, hint = refusal(NAME)
+        assert message.startswith(f"{NAME} is here at 2 commits") and "ffffffffffff" in message
+        assert hint.startswith("name one: --target-revision ")
+
+
+def test_an_index_of_which_nothing_is_here_beside_other_weights_asks_for_nothing(cache):
+    """50: mlx-community ships it so; with a part of it here, the rest is missing."""
+    snapshot = place(cache, compared=False)
+    index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert locate(NAME) == snapshot
+    (snapshot / "model-00001-of-00002.safetensors").write_bytes(b"")
+    assert refusal(NAME, kind=PartlyHere)[0].endswith("first model-00002-of-00002.safetensors")

@@ -60,7 +60,7 @@ def test_an_index_that_names_absent_shards(folder):
 
 @pytest.mark.parametrize(
     ("file", "key", "value"),
-    [("config.json", "model_file", "evil.py"), ("tokenizer_config.json", "auto_map", {"AutoModel": "evil.Model"})],
+    [("config.json", "model_file", "evil.py"), ("tokenizer_config.json", "model_file", "evil.py")],
 )
 def test_repository_code_is_refused_wherever_it_is_named(folder, file, key, value):
     path = folder / file

@@ -131,10 +131,10 @@ def test_a_prompt_that_ends_with_a_replacement_character_is_not_repeated():
     assert stream.step(LOADED.encode("x")[0]) == "x"
 
 
-def test_stop_tokens_come_from_the_generation_configuration_first(folder):
+def test_stop_tokens_are_those_of_tokenizer_and_both_configurations(folder):
     assert Tokenizer.load(folder, "m", TINY).stop_tokens == {0, 2}
     (folder / "generation_config.json").write_text('{"eos_token_id": 7}')
-    assert Tokenizer.load(folder, "m", TINY).stop_tokens == {7, 2}
+    assert Tokenizer.load(folder, "m", TINY).stop_tokens == {0, 2, 7}
     (folder / "generation_config.json").unlink()
 
 

@@ -21,9 +21,18 @@ def test_same_size_with_permuted_ids_is_incompatible_and_names_the_first():
     assert verdict.reason == r"id 3 is ' the' in the target and b'\xf0\x9f' in the draft"
 
 
-def test_another_eos_is_incompatible():
+def test_another_end_is_said_with_its_price_and_no_refusal():
+    """A base model drafts for its instruct model: only the target's end ends an answer."""
     verdict = compare(table(*WORDS), table(*WORDS, eos=2))
-    assert (verdict.status, verdict.reason) == ("incompatible", "eos is id 1 in the target and id 2 in the draft")
+    assert verdict.status == "compatible"
+    assert "eos is id 1 in the target and id 2 in the draft, which costs a rejection an answer" in verdict.reason
+
+
+def test_a_special_token_that_is_called_otherwise_is_no_word():
+    target, draft = (TokenTable({0: b"a", 1: name}, {}, frozenset({1})) for name in (b"<|r1|>", b"<|r2|>"))
+    assert compare(target, draft).status == "compatible" and "1 special tokens differ" in compare(target, draft).reason
+    words = TokenTable({0: b"a", 1: b"b"}, {})
+    assert compare(target, words).status == "incompatible"  # there it is a word
 
 
 @settings(max_examples=40)

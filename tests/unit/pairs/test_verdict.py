@@ -16,6 +16,7 @@ RUNS = PairVerdict(
     stop_tokens=("</s>",),
     has_template=True,
     caches=(("org/t", "kv"),),
+    contexts=(("org/t", 4096, "max_position_embeddings"),),
     memory=MemoryEstimate((Footprint("org/t", 10, 5, 1),), 4096, 100),
     break_even=2.0,
     warnings=(),

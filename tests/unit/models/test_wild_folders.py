@@ -1,0 +1,237 @@
+"""Folders as people have them, each an input of a public report; mlx-lm and transformers say what is right."""
+
+import json
+
+import mlx.core as mx
+import pytest
+from mlx.utils import tree_flatten
+from mlx_lm import load as mlx_load
+from mlx_lm.generate import generate_step
+from mlx_lm.tuner.utils import linear_to_lora_layers
+
+import specdec_cli
+from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecError
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint, stop_ids
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.check import judge
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.pair import Pair, PairSpec
+
+INDEX = "model.safetensors.index.json"
+
+
+def said(folder, draft=None, **options):
+    """Sixteen tokens that specdec says with this folder's model."""
+    return said_by(Pair("p", str(folder), draft and str(draft)), **options)
+
+
+def said_by(pair, **options):
+    session = specdec_cli.load(pair).session()
+    events = session.reply([3, 4, 5, 6, 7], max_tokens=16, temperature=0, **options)
+    return [token for event in events if event.event == "round" for token in event.round.emitted]
+
+
+def theirs(folder, prompt=(3, 4, 5, 6, 7), **options):
+    """What mlx-lm says."""
+    network, tokenizer = mlx_load(str(folder), **options)
+    tokens = []
+    for token, _ in generate_step(mx.array(prompt), network, max_tokens=16):
+        tokens.append(int(token))
+        if tokens[-1] in tokenizer.eos_token_ids:
+            break
+    return tokens
+
+
+def index(folder, *names):
+    (folder / INDEX).write_text(json.dumps({"weight_map": {f"t{i}": name for i, name in enumerate(names)}}))
+
+
+def test_an_index_of_files_that_nobody_has_hides_no_weights(tmp_path):
+    """50: mlx-community's Qwen3-VL-4B is shipped so."""
+    folder = tiny_folder(tmp_path / "m")
+    expected = theirs(folder)
+    index(folder, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+    assert said(folder, k=0) == expected
+
+
+def test_a_stray_file_beside_a_whole_index_is_ignored_and_named(tmp_path):
+    """52: mlx-lm reads both, and fails."""
+    folder = tiny_folder(tmp_path / "m")
+    expected = theirs(folder)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    index(folder, "model-00001-of-00001.safetensors")
+    mx.save_safetensors(str(folder / "model.safetensors"), {"another": mx.zeros((4, 4))})
+    assert said(folder, k=0) == expected
+    (warning,) = judge(resolve(PairSpec(Pair("m", str(folder), None))), None).warnings
+    assert warning == f"model.safetensors of {folder} is not read: its index does not name it"
+
+
+def test_an_index_of_which_only_a_part_is_there_is_incomplete(tmp_path):
+    """51: the control."""
+    folder = tiny_folder(tmp_path / "m")
+    index(folder, "model.safetensors", "model-00002-of-00002.safetensors")
+    with pytest.raises(NotAvailable, match="lacks 1 of 2 weight files"):
+        said(folder)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_that_auto_map_names_neither_runs_nor_refuses(tmp_path, file):
+    """56: Phi-3.5, MiniCPM3 and others keep the key, and mlx-lm has their architectures."""
+    folder = tiny_folder(tmp_path / "m")
+    expected, path = theirs(folder), folder / file
+    code = f"open({str(tmp_path / 'mark')!r}, 'w')\nclass A: pass\nclass B: pass\n"
+    (folder / "code.py").write_text(code)
+    names = {"AutoConfig": "code.A", "AutoModelForCausalLM": "code.A", "AutoTokenizer": ["code.A", "code.B"]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": names}))
+    assert said(folder, k=0) == expected and not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("rope", "tokens"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}, 512),
+        ({"type": "yarn", "factor": 4.0}, 640),
+        ({"rope_type": "linear", "factor": 2}, 320),
+        ({"rope_type": "dynamic", "factor": 2.0}, 320),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 128}, 160),
+        ({"rope_type": "longrope", "factor": 8.0, "long_factor": [1.0]}, 160),
+        ({"rope_type": "yarn", "factor": 0.25, "original_max_position_embeddings": 128}, 160),
+        ({"rope_type": "default"}, 160),
+        (None, 160),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_stretched_context_is_as_long_as_its_rope_makes_it(tmp_path, rope, tokens, nested):
+    """58: vLLM's rule."""
+    config = {"max_position_embeddings": 160, "rope_scaling": rope}
+    assert Checkpoint("m", tmp_path, {"text_config": config} if nested else config, ()).context_limit == tokens
+
+
+def test_check_says_which_field_gave_the_context(tmp_path):
+    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+    folder = tiny_folder(tmp_path / "m", TINY | {"max_position_embeddings": 160, "rope_scaling": rope})
+    ((_, tokens, field),) = judge(resolve(PairSpec(Pair("m", str(folder), None))), None).contexts
+    assert (tokens, field) == (512, "original_max_position_embeddings × 4, rope yarn")
+
+
+def test_a_context_may_be_longer_than_the_model_was_made_for_with_a_word_of_warning(tmp_path):
+    """58: mlx-lm has no limit at all. A longer context changes no token within the shorter one."""
+    folder, warnings = tiny_folder(tmp_path / "m", TINY | {"max_position_embeddings": 20}), []
+    pair, prompt = Pair("p", str(folder), None), [3, 4, 5, 6, 7] * 4
+    with pytest.raises(DoesNotFit, match="20 tokens > 19 maximum"):
+        next(iter(specdec_cli.load(pair).session().reply(prompt, k=0, max_tokens=8)))
+    request = specdec_cli.Request(max_context=40, k=0, max_tokens=8, sampling={"temperature": 0})
+    events = specdec_cli.load(pair, request=request, tell=warnings.append).session().reply(prompt, request)
+    told = [token for event in events if event.event == "round" for token in event.round.emitted]
+    assert told == theirs(folder, prompt)[: len(told)] and len(told) == 8
+    assert warnings == ["--max-context 40 exceeds the 20 tokens that the pair was made for; beyond them it may err"]
+
+
+def test_learned_positions_end_where_they_end():
+    request = specdec_cli.Request(max_context=40)
+    limit = ContextLimit(20, None, positions=20)
+    assert limit.tokens(request) == 20 and "is cut to 20" in limit.warning(request)
+
+
+def adapter(folder, network_folder, kind="lora"):
+    """One that mlx-lm's own trainer would write, with weights that change every answer."""
+    config = {"fine_tune_type": kind, "num_layers": 1, "lora_parameters": {"rank": 2, "scale": 20.0, "dropout": 0.0}}
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    network, _ = mlx_load(str(network_folder))
+    linear_to_lora_layers(network, 1, config["lora_parameters"], use_dora=kind == "dora")
+    mx.random.seed(1)
+    weights = {name: mx.random.normal(value.shape) for name, value in tree_flatten(network.trainable_parameters())}
+    names = ("lora_a", "lora_b", "m")
+    mx.save_safetensors(str(folder / ADAPTER), {n: v for n, v in weights.items() if n.rpartition(".")[2] in names})
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_an_adapter_of_the_target_or_the_draft_is_loaded_as_mlx_lm_does(tmp_path, kind):
+    target, draft = tiny_folder(tmp_path / "t", seed=1), tiny_folder(tmp_path / "d", seed=1, noise=0.05)
+    lora = adapter(tmp_path / "a", target, kind)
+    expected = theirs(target, adapter_path=str(lora))
+    pair = Pair("p", str(target), str(draft), target_adapter=str(lora))
+    assert said_by(pair, k=4) == said_by(pair, k=0) == expected != theirs(target)
+    assert said_by(Pair("p", str(target), str(draft), draft_adapter=str(lora)), k=4) == theirs(target)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({}, "has no adapter_config.json"),
+        ({"adapter_config.json": "{}"}, "has no adapters.safetensors"),
+        ({"adapter_config.json": '{"peft_type": "LORA"}', "adapter_model.safetensors": ""}, "is PEFT's"),
+    ],
+)
+def test_what_is_no_adapter_of_mlx_lms_is_named_before_any_weight_is_read(tmp_path, files, says):
+    folder = tiny_folder(tmp_path / "m")
+    (tmp_path / "a").mkdir()
+    for name, text in files.items():
+        (tmp_path / "a" / name).write_text(text)
+    with pytest.raises(SpecdecError, match=says):
+        resolve(PairSpec(Pair("p", str(folder), None, target_adapter=str(tmp_path / "a"))))
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path):
+    other = adapter(tmp_path / "a", tiny_folder(tmp_path / "o", TINY | {"hidden_size": 32}))
+    with pytest.raises(Refused, match="does not fit"):
+        said_by(Pair("p", str(tiny_folder(tmp_path / "m")), None, target_adapter=str(other)), k=0)
+
+
+def test_the_ends_of_both_configurations_end_an_answer(tmp_path):
+    """12."""
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')
+    assert stop_ids(tmp_path, "m", {"eos_token_id": [0, 1, 2]}) == [0, 1, 2]
+
+
+def framed(tmp_path, single):
+    folder = tiny_folder(tmp_path / "m")
+    tokenizer = byte_tokenizer()
+    from tokenizers.processors import TemplateProcessing
+
+    tokenizer.post_processor = TemplateProcessing(
+        single=single, special_tokens=[(token, tokenizer.token_to_id(token)) for token in SPECIALS[:2]]
+    )
+    write_tokenizer(folder, tokenizer)
+    return Tokenizer.load(folder, "m", TINY), tokenizer
+
+
+def test_a_begin_token_that_the_text_brings_is_not_doubled(tmp_path):
+    """27: evaluation harnesses render the template themselves."""
+    ours, backend = framed(tmp_path, f"{SPECIALS[0]} $A")
+    assert ours.encode("hello") == backend.encode("hello").ids
+    assert ours.encode(f"{SPECIALS[0]}hello") == backend.encode(f"{SPECIALS[0]}hello", add_special_tokens=False).ids
+
+
+def test_no_end_token_stands_behind_a_text_that_is_to_be_continued(tmp_path):
+    """34: a tokenizer saved with add_eos_token."""
+    ours, backend = framed(tmp_path, f"$A {SPECIALS[1]}")
+    assert ours.encode("hello") == backend.encode("hello", add_special_tokens=False).ids
+
+
+def test_an_empty_template_is_none(tmp_path):
+    folder = tiny_folder(tmp_path / "m")
+    write_tokenizer(folder, byte_tokenizer(), chat_template="")
+    tokenizer = Tokenizer.load(folder, "m", TINY)
+    assert not tokenizer.has_template and tokenizer.join([{"role": "user", "content": "hello"}])
+
+
+def test_a_draft_with_another_end_leaves_the_text_as_it_is(tmp_path):
+    """42: base models draft for their instruct models."""
+    target, draft = tiny_folder(tmp_path / "t", seed=1), tiny_folder(tmp_path / "d", seed=1, noise=0.05)
+    write_tokenizer(draft, byte_tokenizer(), eos_token=SPECIALS[0])
+    assert said(target, draft, k=4) == said(target, draft, k=0) == theirs(target)
+    assert "costs a rejection an answer" in resolve(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
+
+
+def test_a_checkpoint_reads_what_its_index_names(tmp_path):
+    folder = tiny_folder(tmp_path / "m")
+    index(folder, "model.safetensors")
+    mx.save_safetensors(str(folder / "model-old.safetensors"), {"another": mx.zeros((4, 4))})
+    checkpoint = read_checkpoint(folder, "m")
+    assert [path.name for path in checkpoint.weights] == ["model.safetensors"]
+    assert [path.name for path in checkpoint.strays] == ["model-old.safetensors"]
