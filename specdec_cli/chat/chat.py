@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from specdec_cli.chat.settings import HIDDEN, OFF, ChatSettings
+from specdec_cli.chat.settings import HIDDEN, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.core.events import Event, Finish, Prefill, Start
@@ -287,7 +287,7 @@ class Chat:
         return seen[Start], seen[Prefill], seen[Finish]
 
     def _render(self, messages: Any) -> list[int]:
-        return self.loaded.session.conversation_tokens(messages, self.settings.think != OFF)
+        return self.loaded.session.conversation_tokens(messages, self.settings.template)
 
     def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
         """The facts of one answer in a transcript."""

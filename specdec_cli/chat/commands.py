@@ -20,6 +20,7 @@ from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.core.request import Constraint, ShapeKind, flag, one_name
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
+from specdec_cli.models.template import THINK_WORDS, TemplateValues
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import PairSpec
@@ -266,6 +267,13 @@ def _copy(chat: Chat, argument: str) -> None:
     chat.screen.notice(chat.screen.copy(chat.last_turn("/copy").answer.text))
 
 
+def _think(chat: Chat, argument: str) -> None:
+    values = TemplateValues.of_word(one_name("/think", THINK_WORDS)(argument))
+    chat.settings = replace(chat.settings, asked=values)
+    if values.unread_by(chat.loaded.session.pair.tokenizer.template_names):
+        chat.screen.notice(f"the template of {chat.loaded.session.names[0]} reads nothing of it")
+
+
 def _set_words() -> Iterable[str]:
     return [*NAMES, *(f"{name} {word}" for name, words in WORDS.items() for word in words)]
 
@@ -278,6 +286,7 @@ COMMANDS = (
     Command("/undo", "", "take the last turn back", _undo),
     Command("/system", "[TEXT|off]", "set or show the system message", _system),
     Command("/set", "NAME VALUE", "temp, top-p, seed, max-tokens, overflow, think, …", _set, words=_set_words),
+    Command("/think", "|".join(THINK_WORDS), "how hard to think", _think, words=lambda: THINK_WORDS),
     Command("/show", "[WHAT]", "settings; last, the answer as Markdown; thinking; all", _show, words=lambda: SHOWABLE),
     Command("/stats", "", "what drafting has gained", lambda chat, argument: chat.screen.rows(stats_rows(chat.stats))),
     Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=lambda: registry().pairs),

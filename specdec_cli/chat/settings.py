@@ -9,6 +9,7 @@ from typing import Any
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import rule_names
 from specdec_cli.core.request import BOUNDS, Request, effective, flag, off, one_name, parse_k, within
+from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}
@@ -27,13 +28,19 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """How replies are requested and shown. `think` is shown, hidden or off (no thinking)."""
+    """How replies are requested and shown. `asked` is what the template is asked; `think` is shown, hidden or off."""
 
     request: Request
     drafts: bool = True
     overflow: Overflow = "refuse"
+    asked: TemplateValues = NO_VALUES
     think: str = SHOWN
     panel: bool = True
+
+    @property
+    def template(self) -> TemplateValues:
+        """What the template is asked."""
+        return TemplateValues.of_word(OFF) if self.think == OFF else self.asked
 
     def asking(self, **changes: Any) -> ChatSettings:
         """The settings with another request."""

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, TextIO, cast
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, forbid_network, introduce_demo, load_session, specify, warn_of_unused_k
+from specdec_cli.cli.load import (
+    AnswerSettings,
+    forbid_network,
+    introduce_demo,
+    load_session,
+    specify,
+    warn_of_unread,
+    warn_of_unused_k,
+)
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.cli.process import as_user_error
 from specdec_cli.core.errors import UsageError
@@ -104,7 +112,9 @@ def _talk(
     said = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
     first_spec = spec_for(transcript, models, **said)
-    settings = ChatSettings(asked.request(first_spec), overflow=on_overflow, panel=display.panel is not False)
+    settings = ChatSettings(
+        asked.request(first_spec), overflow=on_overflow, asked=asked.template, panel=display.panel is not False
+    )
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(spec: PairSpec) -> Loaded:
@@ -119,6 +129,7 @@ def _talk(
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, _editors_terminal(display))
         chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, stuck=display.answer_press)
         introduce_demo(first_spec.pair.name, **said)
+        warn_of_unread(asked.template, loaded.session, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
         screen.notice(f"{loaded.summary} · /help{continued}")

@@ -13,6 +13,7 @@ from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, Sa
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import HEAD, NONE, K, drafter_at
 from specdec_cli.core.request import Request, parse_draft_context, parse_k
+from specdec_cli.models.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class AnswerSettings:
     asked: Request
     k: K | None
     stop_repetition: int | None
+    template: TemplateValues
 
     @classmethod
     def read(cls, answer: AnswerOptions, sampling: SamplingOptions, shape: ShapeOptions | None = None) -> Self:
@@ -43,7 +45,7 @@ class AnswerSettings:
             logit_bias=sampling.bias(),
             constraint=shape.constraint(stop) if shape else None,
         )
-        return cls(asked, k, answer.stop_repetition)
+        return cls(asked, k, answer.stop_repetition, TemplateValues.of_word(answer.think))
 
     @property
     def ks(self) -> tuple[K, ...]:
@@ -64,6 +66,14 @@ def choose_named(name: str | None, models: PairOptions | ModelOptions, *, here: 
 
     draft = draft_name(models.draft, models.head_from)
     return choose(name, models.target, draft, models.target_revision, models.draft_revision, here=here)
+
+
+def warn_of_unread(values: TemplateValues, session: Session, *, shown: bool, plain: bool) -> None:
+    """Say that the target's template cannot be asked how to think; nothing unless `shown`."""
+    from specdec_cli.ui.display import print_notice
+
+    if shown and values.unread_by(session.pair.tokenizer.template_names):
+        print_notice(sys.stderr, f"--think has no effect: {session.names[0]}'s template reads nothing of it", plain)
 
 
 def draft_name(draft: str | None, head_from: str | None) -> str | None:

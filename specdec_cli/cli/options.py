@@ -50,6 +50,7 @@ class AnswerOptions:
     max_tokens: int = 512
     stop: list[str] | None = None
     system: str | None = None
+    think: str | None = None
     max_context: int | None = None
     stop_repetition: int | None = None
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -92,8 +93,9 @@ def run_race(
     from specdec_cli.ui.race import race_display
 
     request = asked.request(spec)
+    rendered = partial(session.chat_tokens, system=prompt.system, values=asked.template)
     request = lanes.same_text(request, session.effective(request)["temperature"])
-    ids = session.raw_tokens(prompt.text) if prompt.raw else session.chat_tokens(prompt.text, prompt.system)
+    ids = session.raw_tokens(prompt.text) if prompt.raw else rendered(prompt.text)
     introduce_demo(spec.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:

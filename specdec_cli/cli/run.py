@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.load import AnswerSettings, introduce_demo, load_session, specify, warn_of_unused_k, without_reason
+from specdec_cli.cli.load import (
+    AnswerSettings,
+    introduce_demo,
+    load_session,
+    specify,
+    warn_of_unread,
+    warn_of_unused_k,
+    without_reason,
+)
 from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Event, Failure, Finish
@@ -71,7 +79,8 @@ def run(
         screen = stack.enter_context(display.open(spec.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
         session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
-        ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system)
+        ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system, asked.template)
+        warn_of_unread(asked.template, session, **said)
         introduce_demo(spec.pair.name, **said)
         if display.notices and sys.stderr.isatty():
             _warn_of_reference_blas(display.plain)

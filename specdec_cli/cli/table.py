@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, rule_names
 from specdec_cli.core.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
+from specdec_cli.models.template import THINK_WORDS
 from specdec_cli.serve.clients import CLIENTS, KEY
 from specdec_cli.session.conversation import OVERFLOWS
 
@@ -127,6 +128,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
     "Options": (
         Row("-f, --file FILE", "Read a prompt from FILE; PROMPT follows it"),
         Row("-s, --system TEXT", "System message"),
+        Row("--think HOW", "How hard to think: on, off, low, medium, high", "THINK", names=THINK_WORDS),
         Row("-n, --max-tokens N", "Longest answer in tokens", "MAX_TOKENS", low=1),
         Row("-n, --max-tokens N", "Longest answer in tokens", default="128, fewer where the budget demands", low=8,
             of="bench"),

@@ -40,7 +40,7 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
     "frequency_penalty": (-100.0, 100.0, 0.0),
 }
 # The least of every other number of a request, where one is given. A Request of 0 tokens only reads the prompt.
-LEAST = {"max_tokens": 0, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
+LEAST = {"max_tokens": 0, "min_tokens": 0, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
 BIAS_HINT = "ids start at 0, and a value is a number: logit_bias=((42, -5.0),)"
 DEFAULTED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
 FLAGS = (*DEFAULTED, "presence_penalty", "frequency_penalty")
@@ -81,7 +81,8 @@ class Request:
     `logprobs`: rounds carry each token's log-probability and that many of the best ones; None: they do not.
     `predict` is text, or its ids, that the answer will probably resemble: it is drafted from, and never shown to the
     model.
-    `stop_tokens` end the answer as the target's own do.
+    `stop_tokens` end the answer as the target's own do, which `ignore_eos` leaves without effect. Before `min_tokens`
+    nothing ends it. `bad_words` are never said.
     """
 
     max_tokens: int = 512
@@ -99,6 +100,9 @@ class Request:
     constraint: Constraint | None = None
     predict: str | tuple[int, ...] = ""
     stop_tokens: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    min_tokens: int = 0
+    bad_words: tuple[str, ...] = ()
 
 
 def request_of(options: Mapping[str, Any]) -> Request:
@@ -136,10 +140,11 @@ def require_valid(request: Request) -> Request:
     effective({}, request.sampling)
     several = isinstance(request.stop, Iterable) and not isinstance(request.stop, str | bytes)
     stop: tuple[Any, ...] = tuple(request.stop) if several else (request.stop,)
-    if not all(isinstance(text, str) and text for text in stop):
-        raise UsageError(
-            f"stop {stop!r} holds an empty text, or something other than text", "for example: stop=('END',)"
-        )
+    for name, texts in (("stop", stop), ("bad_words", request.bad_words)):
+        if not all(isinstance(text, str) and text for text in texts):
+            raise UsageError(
+                f"{name} {texts!r} holds an empty text, or something other than text", f"for example: {name}=('END',)"
+            )
     shape = request.constraint
     sound = isinstance(shape, Constraint) and shape.kind in SHAPES and isinstance(shape.text, str)
     if shape is not None and not sound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
+from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
+from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words
 from specdec_cli.models.vocab import (
     Spellings,
     TokenTable,
@@ -26,7 +29,6 @@ from specdec_cli.models.vocab import (
     unused_marks,
 )
 
-Message = Mapping[str, Any]
 Between = Callable[[int], None]
 """Called before a text is encoded with the number of tokens that it has at least; what it raises ends the encoding."""
 
@@ -34,7 +36,6 @@ Between = Callable[[int], None]
 CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>")
 # A character that merges with none: SentencePiece puts its space before the first one of a text.
 ANCHOR = "\u263a"
-ASSISTANT = "assistant"
 # What a decoder puts in the place of bytes that form no character.
 UNREADABLE = "\ufffd"
 NOT_OF_TOKENIZER = ("config.json", "generation_config.json")
@@ -166,43 +167,51 @@ class Tokenizer:
     def render(
         self,
         messages: Sequence[Message],
-        thinks: bool = True,
+        values: TemplateValues = NO_VALUES,
         tools: Sequence[Mapping[str, Any]] = (),
         between: Between = unwatched,
     ) -> list[int]:
         """Ids of a conversation under the chat template, ready for the assistant's turn.
 
-        A last message that is the assistant's is a beginning of its answer, to be continued. `tools` are JSON schemas
-        of functions, as the template expects them. Special tokens are the template's own: what spells one in a text is
-        letters. But of what the assistant said earlier only the tokens that end an answer are certain to be letters;
-        the others may be what it generated, and are read as such. `between` is that of `encode`.
-        Raises: UsageError if the template refuses these messages, as some do with a system message, or fails, if a last
-        message of the assistant's has no text or calls functions, and for text with a byte that is not UTF-8.
+        A last message that is the assistant's is a beginning of its answer, to be continued, unless `values` say
+        otherwise. `tools` are JSON schemas of functions, as the template expects them. Special tokens are the
+        template's own: what spells one in a text is letters. But of what the assistant said earlier only the tokens
+        that end an answer are certain to be letters; the others may be what it generated, and are read as such.
+        Messages in an order that the template refuses, or of which it leaves something out, are given in another
+        (`acceptable`). `between` is that of `encode`.
+        Raises: UsageError if the template refuses all of these orders, or fails, if a message to be continued has no
+        text or calls functions, and for text with a byte that is not UTF-8.
         """
-        more: dict[str, Any] = {} if thinks else {"enable_thinking": False}
         for message in messages:
             require_characters(str(message.get("content", "")))
+        marks = unused_marks(messages, tools, values.named)
+        mark, end = next(marks), next(marks)
+        special = self._special[0]
+        more = special.cut(values.read_by(self.template_names), mark)
+        if tools:
+            more["tools"] = [special.cut(dict(tool), mark) for tool in tools]
+        continued = values.turn == "last" or (values.turn is None and messages[-1]["role"] == ASSISTANT)
+        if continued:
+            require_continuable(messages[-1])
+        more["add_generation_prompt"] = not continued and values.turn != "none"
 
         def refused(reason: str) -> SpecdecError:
             roles = ", ".join(str(message["role"]) for message in messages[:4]) + (", …" if len(messages) > 4 else "")
             return UsageError(
                 f"the model's chat template refuses the messages {roles}: {reason}",
-                "leave out the system message, or ask without a template: --raw",
+                "send other messages, or ask without a template: --raw",
             )
 
-        with untrusted(refused):
-            marks = unused_marks(messages, tools)
-            mark, end = next(marks), next(marks)
+        def text_of(messages: Sequence[Message]) -> str:
             given = self._cut(messages, mark)
-            if tools:
-                more["tools"] = [self._special[0].cut(dict(tool), mark) for tool in tools]
-            begun = bool(given) and given[-1]["role"] == ASSISTANT
-            if begun:
-                given[-1] = _mark_beginning(given[-1], end)
-            text = self._wrapper.apply_chat_template(given, add_generation_prompt=not begun, tokenize=False, **more)
-            if begun and end not in text:
+            if continued:
+                given[-1]["content"] += end
+            text = str(self._wrapper.apply_chat_template(given, tokenize=False, **more))
+            if continued and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
-        return self._encode_parts(text.rpartition(end)[0 if begun else 2].split(mark), between)
+            return text.rpartition(end)[0 if continued else 2]
+
+        return self._encode_parts(_in_some_order(messages, text_of, refused, mark).split(mark), between)
 
     def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
         """`messages` with `mark` inside what would be read as a special token."""
@@ -237,6 +246,15 @@ class Tokenizer:
     def added_tokens(self) -> dict[int, tuple[str, bool]]:
         """The tokens beside the vocabulary proper: id -> (text, whether it is special)."""
         return {token: (str(one), one.special) for token, one in self._inner.added_tokens_decoder.items()}
+
+    @cached_property
+    def template_names(self) -> frozenset[str]:
+        """The names of values that the chat template reads."""
+        if self._wrapper._chat_template is not None:  # one of mlx-lm's own, which is a function
+            return frozenset(signature(self._wrapper._chat_template).parameters)
+        texts = self._inner.chat_template
+        found = (names_read(text) for text in (texts.values() if isinstance(texts, dict) else [texts or ""]))
+        return frozenset(name for name in frozenset().union(*found) if name not in GIVEN and name[-6:] != "_token")
 
     @property
     def template(self) -> str:
@@ -311,13 +329,38 @@ class Tokenizer:
         return "ByteLevel" in repr(self._backend.decoder)
 
 
-def _mark_beginning(message: Mapping[str, Any], end: str) -> dict[str, Any]:
-    """`message` with `end` behind its text. Raises: UsageError for one that cannot be continued."""
+def require_continuable(message: Message) -> None:
+    """Raises: UsageError for a last message that cannot be continued."""
     if message.get("tool_calls"):
         raise UsageError("the last message calls functions, and their results are missing", "send them as messages")
     if not isinstance(message.get("content"), str):
         raise UsageError("the last message is the assistant's, and has no text to continue", "end with the user's")
-    return {**message, "content": message["content"] + end}
+
+
+def _in_some_order(
+    messages: Sequence[Message],
+    text_of: Callable[[Sequence[Message]], str],
+    refused: Callable[[str], SpecdecError],
+    mark: str,
+) -> str:
+    """The text of the first order of `messages` that is rendered whole, else of the first that is rendered at all.
+
+    Raises: `refused`, with what the template raised for them as they are.
+    """
+    texts: list[str] = []
+    refusals: list[SpecdecError] = []
+    for order in acceptable(messages):
+        try:
+            with untrusted(refused):
+                texts.append(text_of(order))
+        except SpecdecError as error:
+            refusals.append(error)
+            continue
+        if holds_all_words(texts[-1].replace(mark, ""), order):
+            return texts[-1]
+    if not texts:
+        raise refusals[0]
+    return texts[0]
 
 
 class TextStream:

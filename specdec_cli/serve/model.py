@@ -11,7 +11,9 @@ from typing import Any
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Request
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.models.tokenizer import Between, Message, Tokenizer, unwatched
+from specdec_cli.models.template import TemplateValues
+from specdec_cli.models.tokenizer import Between, Tokenizer, unwatched
+from specdec_cli.models.turns import Message
 from specdec_cli.pairs.files import PairFiles, resolve
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
@@ -72,18 +74,18 @@ class Model:
     def prompt(
         self,
         messages: Sequence[Message],
-        thinks: bool,
+        values: TemplateValues,
         tools: Sequence[Mapping[str, Any]] = (),
         between: Between = unwatched,
     ) -> list[int]:
         """As `conversation_tokens`."""
-        return conversation_tokens(self.tokenizer, self.target, messages, thinks, tools, between)
+        return conversation_tokens(self.tokenizer, self.target, messages, values, tools, between)
 
     def reusable_prefixes(
         self,
         prompt: Sequence[int],
         messages: Sequence[Message],
-        thinks: bool,
+        values: TemplateValues,
         tools: Sequence[Mapping[str, Any]] = (),
         between: Between = unwatched,
     ) -> tuple[int, ...]:
@@ -100,7 +102,7 @@ class Model:
         found: set[int] = set()
         for other in others if self.tokenizer.has_template else ():
             try:
-                found.add(common_prefix(prompt, self.prompt(other, thinks, tools, between)))
+                found.add(common_prefix(prompt, self.prompt(other, values, tools, between)))
             except UsageError:
                 continue  # a template may refuse turns that nobody asked for
         return tuple(sorted(found - {0}))

@@ -29,10 +29,13 @@ from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
+from specdec_cli.models.bans import Bans
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
+from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import StopStrings, Thinking
-from specdec_cli.models.tokenizer import Message, Tokenizer
+from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.models.turns import Message
 from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostStore, Values
@@ -123,15 +126,17 @@ class LoadedPair:
         return self.tokenizer.encode(text)
 
     def message_tokens(
-        self, messages: Sequence[Message], thinks: bool = True, tools: Sequence[Mapping[str, Any]] = ()
+        self,
+        messages: Sequence[Message],
+        values: TemplateValues = NO_VALUES,
+        tools: Sequence[Mapping[str, Any]] = (),
     ) -> list[int]:
         """Ids of a conversation, ready for the assistant's turn; plain text for a model without a chat template.
 
-        `thinks` false asks the template to leave thinking out, where it knows how. `tools` are JSON schemas of
-        functions, as the template expects them.
+        `values` are what the template is asked beside them. `tools` are JSON schemas of functions, as it expects them.
         Raises: UsageError if the template refuses these messages, or if there are tools and no template.
         """
-        return conversation_tokens(self.tokenizer, self.names[0], messages, thinks, tools)
+        return conversation_tokens(self.tokenizer, self.names[0], messages, values, tools)
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
         """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
@@ -157,14 +162,15 @@ class Session:
         """Target and draft."""
         return self.pair.names
 
-    def chat_tokens(self, prompt: str, system: str | None = None) -> list[int]:
+    def chat_tokens(self, prompt: str, system: str | None = None, values: TemplateValues = NO_VALUES) -> list[int]:
         """Ids of a one-message conversation under the chat template; plain text for a model without one."""
         messages: list[Message] = [{"role": "user", "content": prompt}]
-        return self.pair.message_tokens([{"role": "system", "content": system}, *messages] if system else messages)
+        messages = [{"role": "system", "content": system}, *messages] if system else messages
+        return self.pair.message_tokens(messages, values)
 
-    def conversation_tokens(self, messages: Sequence[Message], thinks: bool = True) -> list[int]:
+    def conversation_tokens(self, messages: Sequence[Message], values: TemplateValues = NO_VALUES) -> list[int]:
         """As `LoadedPair.message_tokens`."""
-        return self.pair.message_tokens(messages, thinks)
+        return self.pair.message_tokens(messages, values)
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
         """The tags around the model's thinking, and whether `prompt` has already opened them; None if it has none."""
@@ -208,7 +214,8 @@ class Session:
 
     def stop_tokens(self, request: Request) -> frozenset[int]:
         """The tokens that end an answer: the target's own, and the request's."""
-        return self.pair.tokenizer.stop_tokens.union(request.stop_tokens)
+        own = () if request.ignore_eos else self.pair.tokenizer.stop_tokens
+        return frozenset(request.stop_tokens).union(own)
 
     def context_limit(self, request: Request) -> int | None:
         """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
@@ -256,7 +263,7 @@ class Session:
         self._controller.prompt_was_read(read, seconds)
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
-        writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends)
+        writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends, request.min_tokens)
         memo = self._controller.known_costs()
         meter = GainMeter(self.slot.target, rule, context, Meter(memo), clock, max_tokens)
         rounds = decode(
@@ -310,7 +317,7 @@ class Session:
         )
 
     def _finish(
-        self, writer: Writer, stats: Stats, meter: GainMeter, matcher: Matcher | None, max_tokens: int
+        self, writer: Writer, stats: Stats, meter: GainMeter, matcher: Matcher | Bans | None, max_tokens: int
     ) -> Finish:
         """The reply's end; what it taught of costs is kept."""
         reason: FinishReason = writer.stopped or "length"
@@ -323,7 +330,8 @@ class Session:
         self._controller.remember()
         clear_cache()
         # What ends a loop cuts its round, and the matcher stands behind the whole of it.
-        complete = None if matcher is None else matcher.complete and reason != "repetition"
+        complete = None if matcher is None else matcher.complete
+        complete = complete and reason != "repetition"
         return writer.finish(reason, stats, complete)
 
     def predicted(self, request: Request) -> Sequence[int]:
@@ -339,20 +347,26 @@ class Session:
             predicted = predicted_tokens(self.pair.tokenizer, predicted, self.context_limit(request))
         return [token for token in predicted if token < self.slot.target.vocab_size]  # no others can be said
 
-    def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | None:
-        """The request's constraint at the beginning of the answer, if it has one.
+    def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | Bans | None:
+        """The request's constraint, with what it bans, at the beginning of the answer; None without either.
 
         A model that thinks may do so first: the constraint is of what comes behind.
         Raises: UsageError for one that cannot be enforced, and for stop strings that could cut its answer.
         """
-        constraint = request.constraint
-        if constraint is None:
-            return None
-        thinking = self.thinking(prompt)
-        require_uncut(constraint, request.stop, thinks=thinking is not None)
-        return self.pair.vocabulary().matcher(constraint, thinking)
+        constraint, matcher = request.constraint, None
+        if constraint is not None:
+            if request.ignore_eos:
+                raise UsageError(f"ignore_eos goes on where {constraint.flag} ends", "leave one of them out")
+            thinking = self.thinking(prompt)
+            require_uncut(constraint, request.stop, thinks=thinking is not None)
+            matcher = self.pair.vocabulary().matcher(constraint, thinking)
+        if not (request.bad_words or request.min_tokens):
+            return matcher
+        words, ends = [word.encode() for word in request.bad_words], self.stop_tokens(request)
+        tokens, rows = self.pair.tokenizer.table().tokens, self.slot.target.vocab_size
+        return Bans(tokens, rows, words, ends, request.min_tokens, matcher)
 
-    def rule(self, prompt: Sequence[int], request: Request, matcher: Matcher | None = None) -> AcceptanceRule:
+    def rule(self, prompt: Sequence[int], request: Request, matcher: Matcher | Bans | None = None) -> AcceptanceRule:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
         sampling = self.sampling(request)
         seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)

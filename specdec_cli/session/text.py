@@ -9,8 +9,10 @@ from typing import Any
 from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.core.events import Finish, FinishReason, Round, RoundDone
 from specdec_cli.core.stats import Stats
+from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import Repetition, StopStrings
-from specdec_cli.models.tokenizer import Between, Message, TextStream, Tokenizer, unwatched
+from specdec_cli.models.tokenizer import Between, TextStream, Tokenizer, unwatched
+from specdec_cli.models.turns import Message
 
 # A prediction may be so many contexts long: an answer resembles a part of it. A context without end counts as this.
 MOST_PREDICTED, ENDLESS_TOKENS = 4, 1 << 18
@@ -20,13 +22,13 @@ def conversation_tokens(
     tokenizer: Tokenizer,
     name: str,
     messages: Sequence[Message],
-    thinks: bool = True,
+    values: TemplateValues = NO_VALUES,
     tools: Sequence[Mapping[str, Any]] = (),
     between: Between = unwatched,
 ) -> list[int]:
     """As `LoadedPair.message_tokens`, of the target `name`; `between` is that of `Tokenizer.encode`."""
     if tokenizer.has_template:
-        return tokenizer.render(messages, thinks, tools, between)
+        return tokenizer.render(messages, values, tools, between)
     if tools:
         raise UsageError(f"{name} has no chat template, and {len(tools)} tools need one", "use an instruct model")
     return tokenizer.join(messages, between)
@@ -67,10 +69,11 @@ class Writer:
         tokenizer: Tokenizer,
         stop_repetition: int = 0,
         ends: Collection[int] = (),
+        least: int = 0,
     ) -> None:
-        """`ends` are tokens that end the answer beside the tokenizer's own."""
+        """`ends` are the tokens that end the answer; among its first `least` tokens no stop string is looked for."""
         self._stream, self._stops, self._tokenizer = stream, stops, tokenizer
-        self._ends = tokenizer.stop_tokens.union(ends)
+        self._ends, self._least = ends, least
         self._repetition = Repetition(stop_repetition)
         self._tokens: list[int] = []
         self._texts: list[str] = []
@@ -86,7 +89,9 @@ class Writer:
                 self.stopped = "stop"
                 break
             self._tokens.append(token)
-            shown, self._silent = self._stops.feed(self._stream.step(token))
+            shown = self._stream.step(token)
+            if len(self._tokens) > self._least:
+                shown, self._silent = self._stops.feed(shown)
             text += shown
             if self._silent:
                 self.stopped = "stop"

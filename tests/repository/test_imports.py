@@ -15,7 +15,7 @@ ENTRIES = {
     "mlx_lm": ("engine", "models"),
     "transformers": ("models.tokenizer",),
     "llguidance": ("models.grammar",),
-    "numpy": ("models.grammar",),
+    "numpy": ("models.bans", "models.grammar"),
     "huggingface_hub": ("hub",),
     "prompt_toolkit": ("ui.chat.line_editor",),
     "starlette": ("serve.http",),

@@ -18,6 +18,7 @@ from typing import Any
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
 from specdec_cli.core.request import Request
+from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
@@ -192,9 +193,9 @@ class ChatRequest:
     besides; `source` names the field that they came in. `reusable_prefixes` are then the lengths of its beginnings that
     other prompts will probably share. `lines` end an answer by its lines.
     `tools` are the functions that may be called, in OpenAI's shape; of `must_call` one has to be. `one_call`: at most
-    one call an answer. `thinks` false asks the template to leave thinking out. `rounds`: the client wants to see every
+    one call an answer. `template` is what the template is asked beside them. `rounds`: the client wants to see every
     round. `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream`
-    asks for them as they come.
+    asks for them as they come. Of the prompt only the last `truncated` tokens are read; -1: what fits.
     """
 
     request: Request
@@ -207,12 +208,13 @@ class ChatRequest:
     tools: tuple[Tool, ...] = ()
     must_call: tuple[str, ...] | None = None
     one_call: bool = False
-    thinks: bool = True
+    template: TemplateValues = NO_VALUES
     shape: str = "response_format"
     choices: int = 1
     stream: bool = False
     rounds: bool = False
     conversation_id: str | None = None
+    truncated: int | None = None
     endpoint: str = ""
     model: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -220,7 +222,8 @@ class ChatRequest:
     @property
     def begun(self) -> bool:
         """Whether the last message is a beginning of the answer."""
-        return bool(self.messages) and self.messages[-1]["role"] == "assistant"
+        turn = self.template.turn
+        return turn == "last" or (turn is None and bool(self.messages) and self.messages[-1]["role"] == "assistant")
 
     @property
     def each(self) -> list[ChatRequest]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.core.jsonfile import shown
+from specdec_cli.models.template import TemplateValues
+from specdec_cli.models.turns import Message, joined
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
@@ -38,13 +40,15 @@ def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> C
         anthropic_offer(body),
         messages=_conversation(body),
         shape=field,
-        thinks=body.thinking.type in ("enabled", "adaptive"),
+        template=TemplateValues(
+            body.thinking.type in ("enabled", "adaptive"), body.output_config.effort, body.chat_template_kwargs
+        ),
     )
 
 
-def _conversation(body: MessageBody) -> tuple[reading.Message, ...]:
+def _conversation(body: MessageBody) -> tuple[Message, ...]:
     """System and messages, as templates take them."""
-    found: list[reading.Message] = []
+    found: list[dict[str, Any]] = []
     blocks = [required(block.text, f"system[{place}].text") for place, block in enumerate(body.system)]
     system = "\n".join(block for place, block in enumerate(blocks) if place or not block.startswith(CHANGING))
     if system:
@@ -54,10 +58,10 @@ def _conversation(body: MessageBody) -> tuple[reading.Message, ...]:
         found += _blocks(message.content, reading.role_of(message, ROLES, path), f"{path}.content")
     if not any(message["role"] != "system" for message in found):
         raise bad_field("messages", "it is empty, but at least one message is expected")
-    return reading.conversation(found)
+    return reading.conversation(joined(found))
 
 
-def _blocks(blocks: Sequence[Part], role: str, path: str) -> list[reading.Message]:
+def _blocks(blocks: Sequence[Part], role: str, path: str) -> list[dict[str, Any]]:
     """A message of blocks: results first, each as a message of its own, then what is said."""
     results, texts, thoughts, calls = [], [], [], []
     for place, block in enumerate(blocks):

@@ -14,6 +14,7 @@ from specdec_cli.core.events import RoundDone, TokenLogprob, to_dict
 from specdec_cli.core.fates import Judged, TokenStream
 from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
 from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, Prompt, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.dialect import Dialect, event, new_id, round_values, timings, usage
@@ -37,14 +38,14 @@ def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
         {"constraint": constraint, "logprobs": logprobs},
         openai_offer(body, nested=True),
         messages=messages_of(body),
-        thinks=reading.thinks(body.chat_template_kwargs, body.reasoning_effort),
+        template=reading.template_of(body, body.reasoning_effort),
         shape=shape,
         choices=body.n,
         extra={"usage": body.stream_options.include_usage},
     )
 
 
-def messages_of(body: ChatBody) -> tuple[reading.Message, ...]:
+def messages_of(body: ChatBody) -> tuple[Message, ...]:
     """The `messages` as templates take them. Raises: HttpError."""
     found = [_message(one, f"messages[{place}]") for place, one in enumerate(body.messages)]
     if not found:
@@ -52,7 +53,7 @@ def messages_of(body: ChatBody) -> tuple[reading.Message, ...]:
     return reading.conversation(found)
 
 
-def _message(one: Part, path: str) -> reading.Message:
+def _message(one: Part, path: str) -> dict[str, Any]:
     role = reading.role_of(one, ROLES, path)
     text = reading.text_of(one.content, f"{path}.content", notes=role == "tool")
     if role == "tool":

@@ -65,7 +65,7 @@ def apply_template(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
         raise HttpError(400, "this model has no chat template")
     body = parse(ChatBody, values)
     tools = describe(openai_offer(body, nested=True).functions, model)
-    prompt = model.prompt(messages_of(body), reading.thinks(body.chat_template_kwargs, body.reasoning_effort), tools)
+    prompt = model.prompt(messages_of(body), reading.template_of(body, body.reasoning_effort), tools)
     return {"prompt": model.text(prompt)}
 
 

@@ -7,6 +7,7 @@ Every word reaches the template, or is refused; so is a field that cannot be hon
 from __future__ import annotations
 
 import json
+import math
 import re
 import string
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,15 @@ from typing import Any
 
 from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import BOUNDS, Constraint, Request
+from specdec_cli.models.template import TemplateValues, Turn
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.turns import Message
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.schema import Asked, Options, Part, Shaped, required
+from specdec_cli.serve.http.schema import Asked, ChatBody, Options, Part, ResponseBody, Shaped, required
 from specdec_cli.serve.http.tools import Offer
 from specdec_cli.serve.model import Model
 
-Message = dict[str, Any]
 TEXTS = ("", "text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
 UNREADABLE = {
     **dict.fromkeys(("image_url", "input_image", "image"), "an image"),
@@ -42,7 +45,8 @@ def chat_request(
     """What `body` asks for: what dialects have in common, and `more`; so of its request. Raises: HttpError."""
     choice, offer = body.tool_choice, offer or Offer()
     return ChatRequest(
-        request=request_of(body, model.base, model.vocab_size, **request),
+        request=request_of(body, model.base, model.tokenizer, model.vocab_size, **request),
+        truncated=body.truncate_prompt_tokens,
         tools=offer.functions,
         must_call=offer.must,
         one_call=not body.parallel_tool_calls or bool(choice and choice.disable_parallel_tool_use),
@@ -54,17 +58,18 @@ def chat_request(
     )
 
 
-def request_of(body: Asked, base: Request, vocab_size: int, **more: Any) -> Request:
+def request_of(body: Asked, base: Request, tokenizer: Tokenizer, vocab_size: int, **more: Any) -> Request:
     """`base` with what `body` asks for, and `more`. Raises: HttpError."""
     lengths = (length for name in LENGTHS if (length := getattr(body, name)) is not None)
     values = {name: getattr(body, name) for name in BOUNDS}
     if body.repeat_penalty is not None:
         values["repetition_penalty"] = body.repeat_penalty
-    bias = {}
-    for name, value in body.logit_bias.items():
-        if not (name.isascii() and name.isdigit() and len(name) < 10 and int(name) < vocab_size):
-            raise bad_field("logit_bias", f"{shown(name)} is not a token of this model, which has {vocab_size}")
-        bias[int(name)] = value
+    bias: dict[int, float] = {}
+    for name, value in body.logit_bias:
+        ids = tokenizer.continuation(name) if isinstance(name, str) else [name]
+        given = dict.fromkeys(require_tokens("logit_bias", ids, vocab_size), -math.inf if value is None else value)
+        bias |= given
+    ends = require_tokens("stop_token_ids", body.stop_token_ids, vocab_size)
     return replace(
         base,
         max_tokens=next(lengths, USUAL_TOKENS),
@@ -73,8 +78,19 @@ def request_of(body: Asked, base: Request, vocab_size: int, **more: Any) -> Requ
         sampling={**base.sampling, **{name: value for name, value in values.items() if value is not None}},
         logit_bias=tuple(bias.items()) or base.logit_bias,
         predict=predicted(body.prediction),
+        stop_tokens=(*more.pop("stop_tokens", ()), *ends),
+        ignore_eos=body.ignore_eos,
+        min_tokens=body.min_tokens or body.min_new_tokens or 0,
+        bad_words=tuple(filter(None, body.bad_words)),
         **more,
     )
+
+
+def require_tokens(name: str, ids: Sequence[int], vocab_size: int) -> Sequence[int]:
+    """The same ids. Raises: HttpError with the field `name` for one that is none."""
+    if foreign := [one for one in ids if not 0 <= one < vocab_size]:
+        raise bad_field(name, f"{foreign[0]} is not a token of this model, which has {vocab_size}")
+    return ids
 
 
 def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
@@ -130,9 +146,16 @@ def predicted(prediction: Part | None) -> str:
     return "".join(required(part.text, f"prediction.content[{place}].text") for place, part in parts)
 
 
-def thinks(template: Options, effort: str | None) -> bool:
-    """Whether the template may let the model think: by the effort, or by what others send for it."""
-    return effort not in ("none", "minimal") if template.enable_thinking is None else template.enable_thinking
+def template_of(body: ChatBody | ResponseBody, effort: str | None) -> TemplateValues:
+    """What the template is asked beside messages and tools. Raises: HttpError."""
+    turn: Turn | None = None
+    if isinstance(body, ChatBody):
+        goes_on, opens = body.continue_final_message, body.add_generation_prompt
+        if goes_on and opens:
+            raise bad_field("continue_final_message", "add_generation_prompt opens another message")
+        if goes_on is not None or opens is not None:
+            turn = "last" if goes_on else "none" if opens is False else "answer"
+    return TemplateValues.of_effort(effort, body.chat_template_kwargs, turn)
 
 
 def text_of(parts: Sequence[Part], path: str, notes: bool = False) -> str:
@@ -174,13 +197,13 @@ def role_of(part: Part, known: Sequence[str], path: str) -> str:
     return "system" if part.role == "developer" else str(part.role)
 
 
-def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> Message:
+def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """A message of the model's; the two names of thinking are those that templates look for."""
     thought = {"reasoning_content": thinking, "thinking": thinking} if thinking else {}
     return {"role": "assistant", "content": text, **thought, **({"tool_calls": list(calls)} if calls else {})}
 
 
-def result(identity: str, text: str) -> Message:
+def result(identity: str, text: str) -> dict[str, Any]:
     """What the function of a call returned."""
     return {"role": "tool", "content": text, "tool_call_id": identity}
 
@@ -197,7 +220,7 @@ def call(identity: str, name: str, arguments: str | Mapping[str, Any]) -> dict[s
 
 def conversation(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Leading instructions as one message, and results with the names of what they answer."""
-    found: list[Message] = []
+    found: list[dict[str, Any]] = []
     names: dict[str, str] = {}
     for message in messages:
         if len(found) == 1 and found[0]["role"] == message["role"] == "system":

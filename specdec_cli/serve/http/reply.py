@@ -44,7 +44,7 @@ class Record:
     """A reply of `path` with its answers; status 499 where the client left, 503 where the server ended.
 
     `broken` says what failed before there was any, in the operator's words, `refused` names the field or the rule for
-    which nothing was done.
+    which nothing was done. `note` is what its operator should know once.
     """
 
     path: str
@@ -53,6 +53,7 @@ class Record:
     answers: tuple[Answer, ...] = ()
     broken: str = ""
     refused: str = ""
+    note: str = ""
 
     @classmethod
     def of_refusal(cls, path: str, error: HttpError) -> Record:
@@ -81,6 +82,7 @@ class Record:
             "tokens_per_second": round((emitted - 1) / seconds, 1) if seconds and emitted > 1 else None,
             "failure": self.failure,
             "refused": self.refused,
+            "note": self.note,
             "draft_n": sum(one.get("draft_n", 0) for one in stats),
             "draft_n_accepted": sum(one.get("draft_n_accepted", 0) for one in stats),
         }

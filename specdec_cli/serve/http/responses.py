@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdec_cli.core.jsonfile import shown
+from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.errors import HttpError, bad_field
@@ -36,14 +37,14 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
         messages=_conversation(body),
         source="input",
         shape="text.format",
-        thinks=reading.thinks(body.chat_template_kwargs, body.reasoning.effort),
+        template=reading.template_of(body, body.reasoning.effort),
         extra={name: values.get(name) for name in ECHOED},
     )
 
 
-def _conversation(body: ResponseBody) -> tuple[reading.Message, ...]:
+def _conversation(body: ResponseBody) -> tuple[Message, ...]:
     """Instructions and input items, as templates take them; kinds of items that are unknown here are left out."""
-    found: list[reading.Message] = [{"role": "system", "content": body.instructions}] if body.instructions else []
+    found: list[dict[str, Any]] = [{"role": "system", "content": body.instructions}] if body.instructions else []
     for place, item in enumerate(body.input):
         _take(item, f"input[{place}]", found)
     if not any(message["role"] != "system" for message in found):
@@ -51,7 +52,7 @@ def _conversation(body: ResponseBody) -> tuple[reading.Message, ...]:
     return reading.conversation(found)
 
 
-def _take(item: Part, path: str, found: list[reading.Message]) -> None:
+def _take(item: Part, path: str, found: list[dict[str, Any]]) -> None:
     """Add an item to the messages; what a model said, thought and called in one turn is one message."""
     kind = item.type or ("item_reference" if item.id and item.role is None else "message")
     if kind == "item_reference" or "compaction" in kind:

@@ -25,38 +25,23 @@ from pydantic import (
 from specdec_cli.core.jsonfile import NotJson, kind_of, parse_object, shown
 from specdec_cli.core.request import BOUNDS
 from specdec_cli.serve.http.errors import HttpError, bad_field
+from specdec_cli.serve.http.fields import NEUTRAL, NOTHING, REFUSED
 
 # Entries of all lists together: each becomes an object of some twenty fields.
 MOST_ENTRIES = 10_000
 MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
 NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
-KEPT_NOTHING = "nothing is kept between requests; send the whole conversation"
-# What would have to be kept, run or called here beyond the request, whoever's dialect has it.
-UNKEPT = {
-    **dict.fromkeys(("thread", "previous_response_id", "conversation", "session_params"), KEPT_NOTHING),
-    **dict.fromkeys(("background", "background_options"), "answers are not made in the background; use stream"),
-    "mcp_servers": "no other server is called from here",
-    "container": "nothing is run here",
-    "compaction": "conversations are not summarized here; send a message that asks for a summary",
-}
-# What changes an answer and is not done, by the names of vLLM, SGLang and llama.cpp.
-UNDONE = {
-    **dict.fromkeys(("ignore_eos", "min_tokens", "min_new_tokens"), "the model's end of a text is the answer's"),
-    **dict.fromkeys(("stop_token_ids", "stop_regex"), "an answer ends at texts; use stop"),
-    **dict.fromkeys(("bad_words", "allowed_token_ids"), "words are not forbidden; logit_bias makes tokens unlikely"),
-    "use_beam_search": "one answer is followed at a time; n gives several",
-    **dict.fromkeys(("lora", "lora_path"), "adapters are not loaded"),
-}
 # By field, for programs: on this Anthropic's clients go on with whole conversations.
 DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
 # Shapes in GBNF or EBNF, by the names that others have for them.
 GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
 # What pydantic says of our classes and errors.
+INTEGER = re.compile(r"-?[0-9]{1,12}")
 OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
 
 
 class Body(BaseModel):
-    """An object of a body. `REFUSED` are fields that nobody may ask for, with the reason."""
+    """An object of a body. `REFUSED` are fields that nobody may ask for, with the reason, unless they say nothing."""
 
     model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, protected_namespaces=())
     REFUSED: ClassVar[Mapping[str, str]] = {}
@@ -68,7 +53,7 @@ class Body(BaseModel):
         if not isinstance(values, dict):
             return values
         for name, reason in cls.REFUSED.items():
-            if values.get(name) not in (None, False, "", [], {}):
+            if values.get(name) not in NEUTRAL.get(name, NOTHING):
                 raise bad_field(cls.PATH + name, reason, DETAILS.get(name))
         return {name: value for name, value in values.items() if value is not None}
 
@@ -153,6 +138,19 @@ def _bound(name: str) -> Any:
     return Field(default=None, ge=low, le=high)
 
 
+def _biases(value: Any) -> Any:
+    """Pairs of an id or a text and its bias, as llama.cpp has them, or OpenAI's object, whose keys are texts of ids."""
+    if not isinstance(value, dict):
+        return value
+    return [[int(key) if INTEGER.fullmatch(key) else key, bias] for key, bias in value.items()]
+
+
+def _pair(value: Any) -> Any:
+    """Of a list of two, in which `false` means never."""
+    return tuple(None if one is False else one for one in value) if isinstance(value, list) else value
+
+
+Bias = Annotated[tuple[int | str, Annotated[float | None, Field(ge=-100, le=100)]], BeforeValidator(_pair)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_whole), _unless(-1)]
 Seed = Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)]
@@ -237,7 +235,6 @@ class Options(Body):
     format: Options | None = None
     effort: str | None = None
     include_usage: bool = False
-    enable_thinking: bool | None = None
 
 
 Choice = Annotated[Options | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)]
@@ -261,7 +258,7 @@ class ModelBody(Body):
 class Asked(ModelBody):
     """What every dialect has in common."""
 
-    REFUSED = UNKEPT | UNDONE
+    REFUSED = REFUSED
     stream: bool = False
     specdec: bool = False
     prompt_cache_key: str | None = None
@@ -280,12 +277,18 @@ class Asked(ModelBody):
     repeat_penalty: float | None = _bound("repetition_penalty")
     presence_penalty: float | None = _bound("presence_penalty")
     frequency_penalty: float | None = _bound("frequency_penalty")
-    logit_bias: Annotated[dict[str, Annotated[float, Field(ge=-100, le=100)]], FEW] = {}
+    logit_bias: Annotated[list[Bias], BeforeValidator(_biases), FEW] = []
+    stop_token_ids: Annotated[list[Whole], FEW] = []
+    ignore_eos: bool = False
+    min_tokens: Length = None
+    min_new_tokens: Length = None
+    bad_words: Stops = []
+    truncate_prompt_tokens: Annotated[Whole | None, Field(ge=-1, le=MOST_TOKENS)] = None
     prediction: Part | None = None
     tools: Tools = []
     tool_choice: Choice = None
     parallel_tool_calls: bool = True
-    chat_template_kwargs: Options = Options()
+    chat_template_kwargs: Annotated[dict[str, Any], FEW] = {}
 
 
 class Shaped(Asked):
@@ -317,6 +320,8 @@ class ChatBody(Shaped):
     logprobs: bool = False
     top_logprobs: Top = None
     reasoning_effort: str | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
 
 
 class TextBody(Shaped):

@@ -60,6 +60,7 @@ class Service:
     page: Mapping[str, bytes] = field(default_factory=dict)
     switch: Switch | None = None
     open: set[EventQueue] = field(default_factory=set)
+    _said: set[tuple[str, str]] = field(default_factory=set)
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "reader"))
 
     async def body(self, request: HttpRequest) -> Body:
@@ -107,7 +108,8 @@ class Service:
 
         def done(answers: Sequence[Answer], status: int) -> None:
             self.open.discard(events)
-            self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers)))
+            note = self._unread(answers[0].ask) if answers else ""
+            self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers), note=note))
 
         return Reply(dialect, answers, handles, events, done)
 
@@ -148,7 +150,18 @@ class Service:
         describe(ask.tools, model)
         if ask.begun and ask.request.constraint is not None:
             raise bad_field(ask.shape, "it constrains a whole answer, but the last message begins one")
-        return constrain(ask, model)
+        ask = constrain(ask, model)
+        if ask.request.ignore_eos and ask.request.constraint is not None:
+            raise bad_field("ignore_eos", f"the answer ends where {ask.shape} says")
+        return ask
+
+    def _unread(self, ask: ChatRequest) -> str:
+        """What was asked of a template that reads nothing of it, once for each name."""
+        model = self.find(ask.model)
+        unread = dict.fromkeys(ask.template.unread_by(model.tokenizer.template_names), model.name)
+        told = {name: whose for name, whose in unread.items() if (name, whose) not in self._said}
+        self._said.update(told.items())
+        return f"{', '.join(told)} had no effect: the template reads none" if told else ""
 
     def find(self, name: str | None) -> Model:
         """The model of that name. Raises: HttpError with those that there are; NotAvailable, Refused."""
@@ -169,28 +182,37 @@ class Service:
 
         def look(tokens: int) -> None:
             there()
-            if limit is not None and tokens >= COUNTED_CONTEXTS * limit:
+            if limit is not None and tokens >= COUNTED_CONTEXTS * limit and ask.truncated is None:
                 raise TooLong(too_long(f"at least {tokens}", limit), NO_HINT)
 
         try:
             if ask.text is None:
-                ids = model.prompt(ask.messages, ask.thinks, tools, look)
+                ids = model.prompt(ask.messages, ask.template, tools, look)
             else:
                 ids = model.tokenizer.encode(ask.text, look) if isinstance(ask.text, str) else list(ask.text)
             if not ids:
                 raise bad_field(ask.source, "it is empty: 0 tokens")
+            ids = _last(ids, ask, limit)
             if limit is not None and len(ids) >= limit:
                 raise TooLong(too_long(len(ids), limit), NO_HINT)
         except SpecdecError as error:
             raise as_http_error(error, ask.source) from error
         if ask.text is not None:
             return tuple(ids), ask.reusable_prefixes
-        return tuple(ids), model.reusable_prefixes(ids, ask.messages, ask.thinks, tools, there)
+        return tuple(ids), model.reusable_prefixes(ids, ask.messages, ask.template, tools, there)
 
     def leave(self) -> None:
         """End every reply, as if its client had left; from the loop."""
         for events in tuple(self.open):
             events.leave()
+
+
+def _last(ids: list[int], ask: ChatRequest, limit: int | None) -> list[int]:
+    """The tokens that are read, the last ones."""
+    if ask.truncated is None:
+        return ids
+    most = ask.truncated if ask.truncated >= 0 else limit and limit - min(ask.request.max_tokens, limit // 2) - 1
+    return ids if most is None else ids[-most:] if most else []
 
 
 def require_there(left: Callable[[], bool], tokens: int = 0) -> None:

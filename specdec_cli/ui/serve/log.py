@@ -101,4 +101,4 @@ def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
     if facts["draft_n"]:
         said.append(f"{percent(facts['draft_n_accepted'] / facts['draft_n'])} accepted")
     failed = [f"{what}: {facts[name]}" for name, what in (("refused", "refused"), ("failure", "failed")) if facts[name]]
-    return "  ".join([*said, f"{facts['seconds']:.1f} s", *failed])
+    return "  ".join([*said, f"{facts['seconds']:.1f} s", *failed, *filter(None, [facts["note"]])])

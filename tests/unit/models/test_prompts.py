@@ -9,6 +9,7 @@ import specdec_cli
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, sentence_piece, write_tokenizer
 from fakes.tool_model import MARKS, THINK, TOOLS_TEMPLATE
 from specdec_cli.core.errors import UsageError
+from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.session.text import conversation_tokens
 
@@ -132,10 +133,10 @@ def test_what_the_assistant_said_keeps_its_tokens_but_for_those_that_would_have_
 
 def test_a_beginning_of_an_answer_is_where_the_prompt_ends(tokenizer):
     user = {"role": "user", "content": "Go on."}
-    asked = text_of(tokenizer, conversation_tokens(tokenizer, "m", [user], thinks=False))
+    asked = text_of(tokenizer, conversation_tokens(tokenizer, "m", [user], values=TemplateValues(thinks=False)))
     for begun in ("", "x = ", "Sure:\n\n", "a <|im_end|> b"):
         messages = [user, {"role": "assistant", "content": begun}]
-        found = text_of(tokenizer, conversation_tokens(tokenizer, "m", messages, thinks=False))
+        found = text_of(tokenizer, conversation_tokens(tokenizer, "m", messages, values=TemplateValues(thinks=False)))
         assert found.endswith(begun) and found.startswith(asked.rstrip())
 
 

@@ -19,7 +19,7 @@ def tokenizer(tiny_pair):
 
 def written(tokenizer, ids, sizes=(), stop=()):
     """(texts of the rounds, the finish) of `ids` emitted in rounds of these sizes, the rest one by one."""
-    writer, rounds, at = Writer(tokenizer.stream(), StopStrings(stop), tokenizer), [], 0
+    writer, rounds, at = Writer(tokenizer.stream(), StopStrings(stop), tokenizer, ends=tokenizer.stop_tokens), [], 0
     sizes = iter(sizes)
     while at < len(ids) and not writer.stopped:
         emitted = tuple(ids[at : at + next(sizes, 1)])

@@ -40,7 +40,7 @@ def client(tooled):
         (CHAT, {"tools": [TOOL], "tool_choice": {"type": "function", "function": {}}}, "tool_choice.name"),
         (CHAT, {"response_format": {"type": "json_schema", "json_schema": {}}}, "response_format.json_schema.schema"),
         (CHAT, {"stop": ["a"] * 65}, "stop"),
-        (CHAT, {"logit_bias": {"x": 1}}, "logit_bias"),
+        (CHAT, {"logit_bias": {"-1": 1}}, "logit_bias"),
         (CHAT, {"json_schema": {}, "regex": "a"}, "regex"),
         (TEXT, {"prompt": "a", "structured_outputs": {"grammar": "root ::= a"}}, "structured_outputs.grammar"),
         (TEXT, {"prompt": ["a"] * 9, "n": 2}, "prompt"),

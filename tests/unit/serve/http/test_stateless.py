@@ -32,10 +32,12 @@ EVERYWHERE = {
     "mcp_servers": [{"type": "url", "name": "m", "url": "http://x"}],
     "container": {"skills": []},
     "compaction": {"type": "summarize"},
-    "ignore_eos": True,
-    "min_tokens": 5,
-    "stop_token_ids": [5],
-    "bad_words": ["no"],
+    "use_beam_search": True,
+    "allowed_token_ids": [5],
+    "typical_p": 0.9,
+    "xtc_probability": 0.5,
+    "dry_multiplier": 0.8,
+    "mirostat": 2,
 }
 REFERENCE = {"type": "document", "source": {"type": "file", "file_id": "file_1"}}
 FILE = {"type": "file", "file": {"file_id": "file_1"}}
@@ -84,7 +86,14 @@ HARMLESS = {
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi", "cache_control": {"ttl": "1h"}}]}],
         "mcp_servers": [],
     },
-    TEXT: {"cache_prompt": False, "id_slot": 1, "min_tokens": 0, "ignore_eos": False, "bad_words": []},
+    TEXT: {
+        "cache_prompt": False,
+        "id_slot": 1,
+        "min_tokens": 0,
+        "ignore_eos": False,
+        "bad_words": [],
+        "typical_p": 1.0,
+    },
 }
 
 

@@ -18,6 +18,7 @@ FACTS = {
     "draft_n_accepted": 60,
     "failure": "",
     "refused": "",
+    "note": "",
 }
 
 

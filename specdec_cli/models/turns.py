@@ -1,0 +1,152 @@
+"""Orders of messages that a chat template takes (pure).
+
+A protocol allows more orders than most templates render. What a template refuses is made acceptable step by step. Each
+step looks at the messages alone and changes only what it must, so that what was rendered before stays a beginning of
+what is rendered next. No word is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+Message = Mapping[str, Any]
+Messages = list[Message]
+Step = Callable[[Messages], Messages]
+
+SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+HEADING = "[System message]"
+
+
+def acceptable(messages: Sequence[Message]) -> Iterator[Messages]:
+    """The messages as they are, then in orders that more and more templates take, none of them twice."""
+    seen: list[Messages] = []
+    for steps in ORDERS:
+        found = list(messages)
+        for step in steps:
+            found = step(found)
+        if found not in seen:
+            seen.append(found)
+            yield found
+
+
+def holds_all_words(text: str, messages: Sequence[Message]) -> bool:
+    """Whether the rendered `text` holds what everybody but the model said: some templates leave a role out."""
+    at = 0
+    for words in (str(message.get("content") or "").strip() for message in messages if message["role"] != ASSISTANT):
+        if (found := text.find(words, at)) >= 0:  # usually in their order: a long text is searched once
+            at = found + len(words)
+        elif words not in text and json.dumps(words, ensure_ascii=False)[1:-1] not in text:
+            return False
+    return True
+
+
+def joined(messages: Sequence[Message]) -> Messages:
+    """Consecutive messages of one role as one. Results of calls stay apart, and so do words and the calls after them:
+    some templates leave out what is said beside calls.
+    """
+    found: Messages = []
+    for message in messages:
+        alike = found and message["role"] == found[-1]["role"] != TOOL
+        if alike and bool(message.get("tool_calls")) == bool(found[-1].get("tool_calls")):
+            found[-1] = _join(found[-1], message)
+        else:
+            found.append(message)
+    return found
+
+
+def _join(first: Message, second: Message) -> Message:
+    """Both as one message: texts between blank lines, thinking and calls one after the other."""
+    both = {**first, **second}
+    both["content"] = _text(first, second)
+    for name in ("reasoning_content", "thinking"):
+        if name in both:
+            both[name] = "\n".join(filter(None, (first.get(name), second.get(name))))
+    if "tool_calls" in both:
+        both["tool_calls"] = [*first.get("tool_calls", ()), *second.get("tool_calls", ())]
+    return both
+
+
+def _text(*messages: Message) -> str:
+    return "\n\n".join(filter(None, (str(message.get("content") or "") for message in messages)))
+
+
+def _in_place(messages: Messages) -> Messages:
+    """Later instructions as the user's words under a heading, where they stand."""
+    return [*messages[:1], *(_as_user(one) if one["role"] == SYSTEM else one for one in messages[1:])]
+
+
+def _as_user(message: Message) -> Message:
+    return {"role": USER, "content": f"{HEADING}\n{message['content']}"}
+
+
+def _first(messages: Messages) -> Messages:
+    """All instructions as one first message."""
+    instructions = [message for message in messages if message["role"] == SYSTEM]
+    others = [message for message in messages if message["role"] != SYSTEM]
+    return [{"role": SYSTEM, "content": _text(*instructions)}, *others] if instructions else others
+
+
+def _begun(messages: Messages) -> Messages:
+    """The user's turn is the first, though nothing was said in it."""
+    at = 1 if messages and messages[0]["role"] == SYSTEM else 0
+    if at < len(messages) and messages[at]["role"] == USER:
+        return messages
+    return [*messages[:at], {"role": USER, "content": ""}, *messages[at:]]
+
+
+def _answered(messages: Messages) -> Messages:
+    """Between the result of a call and the user's next words the model answers, though with nothing."""
+    found: Messages = []
+    for message in messages:
+        if found and found[-1]["role"] == TOOL and message["role"] == USER:
+            found.append({"role": ASSISTANT, "content": ""})
+        found.append(message)
+    return found
+
+
+def _toolless(messages: Messages) -> Messages:
+    """Calls and their results as words, for a template that knows neither."""
+    found: Messages = []
+    for message in messages:
+        if message["role"] == TOOL:
+            name = message.get("name")
+            message = {"role": USER, "content": f"[Result{f' of {name}' if name else ''}]\n{message['content']}"}
+        elif calls := message.get("tool_calls"):
+            written = "\n".join(json.dumps(call["function"], ensure_ascii=False) for call in calls)
+            rest = {name: value for name, value in message.items() if name != "tool_calls"}
+            message = {**rest, "content": _text(message, {"content": written})}
+        found.append(message)
+    return found
+
+
+def _folded(messages: Messages) -> Messages:
+    """The first message's instructions at the beginning of what the user says first."""
+    if not messages or messages[0]["role"] != SYSTEM:
+        return messages
+    instructions, *rest = messages
+    if not rest or rest[0]["role"] != USER:
+        return [{"role": USER, "content": instructions["content"]}, *rest]
+    return [{**rest[0], "content": _text(instructions, rest[0])}, *rest[1:]]
+
+
+_ALTERNATING = (_in_place, joined, _begun)
+# What keeps the most of what was said where it was comes first.
+ORDERS: tuple[tuple[Step, ...], ...] = (
+    (),
+    (_in_place,),
+    (_in_place, joined),
+    _ALTERNATING,
+    (*_ALTERNATING, _answered),
+    (*_ALTERNATING, _folded),
+    (*_ALTERNATING, _answered, _folded),
+    (_first,),
+    (_first, joined),
+    (_first, joined, _begun),
+    (_first, joined, _begun, _answered),
+    (_toolless, *_ALTERNATING),
+    (_toolless, *_ALTERNATING, _folded),
+    (_toolless, _first, joined, _begun),
+    (_toolless, _first, joined, _begun, _folded),
+)
