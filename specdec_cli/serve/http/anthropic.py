@@ -5,22 +5,118 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, FailFast, Tag, field_validator
 
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.turns import Message, joined
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
+from specdec_cli.serve.http.contents import Content, Document, SearchResult, joined_text, kind_of_part, text_of
 from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
-from specdec_cli.serve.http.schema import MessageBody, Part, parse, required
+from specdec_cli.serve.http.schema import FEW, Arguments, Asked, Body, Format, parse, wrapped
 from specdec_cli.serve.http.tools import anthropic_offer
 from specdec_cli.serve.model import Model
 
 # Claude Code's first block of instructions; its checksum is another one in every request, so nothing could be reused.
 CHANGING = "x-anthropic-billing-header:"
-THINKING = ("enabled", "disabled", "adaptive")
-ROLES = ("user", "assistant", "system")
+
+
+class TextBlock(Body):
+    """A text."""
+
+    text: str
+
+
+class ThinkingBlock(Body):
+    """What the model thought; nothing where it is redacted."""
+
+    thinking: str = ""
+
+
+class UseBlock(Body):
+    """A function that the model called."""
+
+    id: str
+    name: str
+    input: Arguments = ""
+
+
+class ResultBlock(Body):
+    """What it returned."""
+
+    tool_use_id: str
+    content: Content = []
+
+
+class OtherBlock(Body):
+    """What no text model can read."""
+
+    type: str
+
+    @field_validator("type")
+    @classmethod
+    def _refuse_kind(cls, kind: str) -> str:
+        raise ValueError(f"{shown(kind)} cannot be read: the model reads text only")
+
+
+def kind_of_block(value: Any) -> str:
+    """The tag of the model that a block is read by."""
+    kind = value.get("type", "") if isinstance(value, dict) else "text"
+    if kind in ("document", "search_result"):
+        return kind_of_part(value)
+    return BLOCKS.get(kind, "<other>") if isinstance(kind, str) else "<other>"
+
+
+BLOCKS = {
+    "text": "<text>",
+    "thinking": "<thinking>",
+    "redacted_thinking": "<thinking>",
+    "tool_use": "<use>",
+    "tool_result": "<result>",
+}
+Block = Annotated[
+    Annotated[TextBlock, Tag("<text>")]
+    | Annotated[Document, Tag("<document>")]
+    | Annotated[SearchResult, Tag("<found>")]
+    | Annotated[ThinkingBlock, Tag("<thinking>")]
+    | Annotated[UseBlock, Tag("<use>")]
+    | Annotated[ResultBlock, Tag("<result>")]
+    | Annotated[OtherBlock, Tag("<other>")],
+    Discriminator(kind_of_block),
+]
+
+
+class BlockMessage(Body):
+    """What somebody said."""
+
+    role: Literal["user", "assistant", "system"]
+    content: Annotated[list[Block], FailFast(), FEW, wrapped("text", type="text")] = []
+
+
+class ThinkingOptions(Body):
+    """Whether to think."""
+
+    type: Literal["enabled", "disabled", "adaptive"] | None = None
+
+
+class OutputConfig(Body):
+    """How hard to think, and the answer's shape."""
+
+    effort: str | None = None
+    format: Format | None = None
+
+
+class MessageBody(Asked):
+    """Of /v1/messages and its count_tokens."""
+
+    system: Annotated[list[TextBlock], FailFast(), FEW, wrapped("text")] = []
+    messages: Annotated[list[BlockMessage], FailFast(), FEW] = []
+    thinking: ThinkingOptions = ThinkingOptions()
+    output_format: Format | None = None
+    output_config: OutputConfig = OutputConfig()
 
 
 def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> ChatRequest:
@@ -28,8 +124,6 @@ def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> C
     body = parse(MessageBody, values)
     if not count_only and body.max_tokens is None:
         raise bad_field("max_tokens", "it is missing, but a whole number is expected")
-    if body.thinking.type not in (None, *THINKING):
-        raise bad_field("thinking.type", f"{shown(body.thinking.type)} is none of {', '.join(THINKING)}")
     field = "output_format" if body.output_format else "output_config.format"
     constraint = reading.constraint_of(body.output_format or body.output_config.format, field)
     return reading.chat_request(
@@ -48,45 +142,37 @@ def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> C
 
 def _conversation(body: MessageBody) -> tuple[Message, ...]:
     """System and messages, as templates take them."""
-    found: list[dict[str, Any]] = []
-    blocks = [required(block.text, f"system[{place}].text") for place, block in enumerate(body.system)]
+    found: list[Message] = []
+    blocks = [block.text for block in body.system]
     system = "\n".join(block for place, block in enumerate(blocks) if place or not block.startswith(CHANGING))
     if system:
         found.append({"role": "system", "content": system})
-    for place, message in enumerate(body.messages):
-        path = f"messages[{place}]"
-        found += _blocks(message.content, reading.role_of(message, ROLES, path), f"{path}.content")
+    for message in body.messages:
+        found += _read(message)
     if not any(message["role"] != "system" for message in found):
         raise bad_field("messages", "it is empty, but at least one message is expected")
     return reading.conversation(joined(found))
 
 
-def _blocks(blocks: Sequence[Part], role: str, path: str) -> list[dict[str, Any]]:
+def _read(message: BlockMessage) -> list[dict[str, Any]]:
     """A message of blocks: results first, each as a message of its own, then what is said."""
     results, texts, thoughts, calls = [], [], [], []
-    for place, block in enumerate(blocks):
-        at = f"{path}[{place}]"
-        match block.type:
-            case "text":
-                texts.append(required(block.text, f"{at}.text"))
-            case "document" | "search_result":
-                texts.append(reading.part_text(block, at))
-            case "thinking":
-                thoughts.append(block.thinking)
-            case "redacted_thinking":
-                pass
-            case "tool_use":
-                name = required(block.name, f"{at}.name")
-                calls.append(reading.call(required(block.id, f"{at}.id"), name, block.input))
-            case "tool_result":
-                text = reading.text_of(block.content, f"{at}.content", notes=True)
-                results.append(reading.result(required(block.tool_use_id, f"{at}.tool_use_id"), text))
-            case kind:
-                raise bad_field(f"{at}.type", f"{shown(kind)} cannot be read: the model reads text only")
-    said = "\n".join(filter(None, texts))
-    if role == "assistant":
+    for block in message.content:
+        match block:
+            case TextBlock(text=text):
+                texts.append(text)
+            case Document() | SearchResult():
+                texts.append(block.words)
+            case ThinkingBlock(thinking=thought):
+                thoughts.append(thought)
+            case UseBlock():
+                calls.append(reading.call(block.id, block.name, block.input))
+            case ResultBlock():
+                results.append(reading.result(block.tool_use_id, text_of(block.content)))
+    said = joined_text(*texts)
+    if message.role == "assistant":
         return [*results, reading.assistant(said, "\n".join(thoughts), calls)]
-    return [*results, {"role": role, "content": said}] if said or not results else results
+    return [*results, {"role": message.role, "content": said}] if said or not results else results
 
 
 def reason(answer: Answer) -> tuple[str, str | None]:

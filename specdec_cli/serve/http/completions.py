@@ -8,22 +8,137 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import FailFast, Field, Tag
 
 from specdec_cli.core.events import RoundDone, TokenLogprob, to_dict
 from specdec_cli.core.fates import Judged, TokenStream
 from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
+from specdec_cli.models.template import TemplateValues, Turn
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, Prompt, ReasoningDelta, TextDelta
+from specdec_cli.serve.http.contents import Content, Said, text_of
 from specdec_cli.serve.http.dialect import Dialect, event, new_id, round_values, timings, usage
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.schema import MOST_CHOICES, ChatBody, Part, TextBody, parse, required
+from specdec_cli.serve.http.schema import (
+    FEW,
+    MOST_CHOICES,
+    Arguments,
+    Body,
+    Shaped,
+    Top,
+    Whole,
+    by,
+    parse,
+    refused,
+)
 from specdec_cli.serve.http.tools import openai_offer
 from specdec_cli.serve.model import Model
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
+
+class CalledFunction(Body):
+    """A function and what it was called with."""
+
+    name: str
+    arguments: Arguments = ""
+
+
+class EarlierCall(Body):
+    """A call that the model made."""
+
+    id: str = ""
+    function: CalledFunction
+
+
+class ToldMessage(Body):
+    """What the system or the user says; a role of any other name is refused here."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: Said = []
+
+    def read(self) -> Message:
+        """As templates take it."""
+        role = "system" if self.role == "developer" else self.role
+        return {"role": role, "content": text_of(self.content)}
+
+
+class AssistantMessage(Body):
+    """What the model said, thought and called."""
+
+    content: Said = []
+    reasoning_content: str = ""
+    tool_calls: Annotated[list[EarlierCall], FailFast(), FEW] = []
+    audio: Annotated[None, refused("it refers to stored data; send its text as content")] = None
+    function_call: Annotated[None, refused("it was replaced by tool_calls")] = None
+
+    def read(self) -> Message:
+        """As templates take it."""
+        calls = [reading.call(one.id, one.function.name, one.function.arguments) for one in self.tool_calls]
+        return reading.assistant(text_of(self.content), self.reasoning_content, calls)
+
+
+class ToolMessage(Body):
+    """What a function returned."""
+
+    content: Content = []
+    tool_call_id: str = ""
+
+    def read(self) -> Message:
+        """As templates take it."""
+        return reading.result(self.tool_call_id, text_of(self.content))
+
+
+ChatMessage = Annotated[
+    Annotated[ToldMessage, Tag("<told>")]
+    | Annotated[AssistantMessage, Tag("<assistant>")]
+    | Annotated[ToolMessage, Tag("<tool>")],
+    by("role", {"assistant": "<assistant>", "tool": "<tool>"}, "<told>"),
+]
+
+
+class ChatBody(Shaped):
+    """Of /v1/chat/completions, and of /apply-template."""
+
+    REFUSED = {
+        **Shaped.REFUSED,
+        "functions": "it was replaced by tools",
+        "function_call": "it was replaced by tool_choice",
+        "audio": "the model writes text only",
+        "web_search_options": "nothing is searched for here",
+    }
+    messages: Annotated[list[ChatMessage], FailFast(), FEW] = []
+    logprobs: bool = False
+    top_logprobs: Top = None
+    reasoning_effort: str | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
+
+    @property
+    def template(self) -> TemplateValues:
+        """What the template is asked beside messages and tools. Raises: HttpError."""
+        goes_on, opens = self.continue_final_message, self.add_generation_prompt
+        if goes_on and opens:
+            raise bad_field("continue_final_message", "add_generation_prompt opens another message")
+        turn: Turn | None = None
+        if goes_on is not None or opens is not None:
+            turn = "last" if goes_on else "none" if opens is False else "answer"
+        return TemplateValues.of_effort(self.reasoning_effort, self.chat_template_kwargs, turn)
+
+
+class TextBody(Shaped):
+    """Of /v1/completions; `prompt` is a text, ids, or a list of either."""
+
+    REFUSED = {
+        **Shaped.REFUSED,
+        "echo": "the prompt is not repeated, nor are its tokens scored; put it before the answer yourself",
+    }
+    prompt: Any = None
+    suffix: str = ""
+    best_of: Annotated[Whole | None, Field(ge=1, le=MOST_CHOICES)] = None
+    logprobs: Top = None
 
 
 def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
@@ -38,7 +153,7 @@ def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
         {"constraint": constraint, "logprobs": logprobs},
         openai_offer(body, nested=True),
         messages=messages_of(body),
-        template=reading.template_of(body, body.reasoning_effort),
+        template=body.template,
         shape=shape,
         choices=body.n,
         extra={"usage": body.stream_options.include_usage},
@@ -47,31 +162,9 @@ def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
 
 def messages_of(body: ChatBody) -> tuple[Message, ...]:
     """The `messages` as templates take them. Raises: HttpError."""
-    found = [_message(one, f"messages[{place}]") for place, one in enumerate(body.messages)]
-    if not found:
+    if not body.messages:
         raise bad_field("messages", "it is empty, but at least one message is expected")
-    return reading.conversation(found)
-
-
-def _message(one: Part, path: str) -> dict[str, Any]:
-    role = reading.role_of(one, ROLES, path)
-    text = reading.text_of(one.content, f"{path}.content", notes=role == "tool")
-    if role == "tool":
-        return reading.result(one.tool_call_id, text)
-    if role != "assistant":
-        return {"role": role, "content": text}
-    if one.audio is not None:
-        raise bad_field(
-            f"{path}.audio", "it refers to stored data, which this server does not keep; send its text as content"
-        )
-    if one.function_call is not None:
-        raise bad_field(f"{path}.function_call", "it was replaced by tool_calls")
-    calls = []
-    for place, each in enumerate(one.tool_calls):
-        function = each.function or Part()
-        name = required(function.name, f"{path}.tool_calls[{place}].function.name")
-        calls.append(reading.call(each.id or "", name, function.arguments))
-    return reading.assistant(text, one.reasoning_content, calls)
+    return reading.conversation([message.read() for message in body.messages])
 
 
 def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:

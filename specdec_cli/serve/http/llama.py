@@ -4,22 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import FailFast, Field
 
 from specdec_cli.core.stats import ratio
 from specdec_cli.models.fill import Gap
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
-from specdec_cli.serve.http.completions import fill_in, messages_of, token_ids
+from specdec_cli.serve.http.completions import ChatBody, fill_in, messages_of, token_ids
 from specdec_cli.serve.http.dialect import Dialect, event, timings
 from specdec_cli.serve.http.errors import HttpError
-from specdec_cli.serve.http.schema import ChatBody, InfillBody, TokenizeBody, parse, required
+from specdec_cli.serve.http.schema import FEW, Asked, Body, Texts, Whole, parse, required
 from specdec_cli.serve.http.tools import describe, openai_offer
 from specdec_cli.serve.job import SchedulerStatus
 from specdec_cli.serve.model import Model, Switch, public_name
 
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
 PREFIX = "llamacpp:"
+
+
+class Extra(Body):
+    """A file beside the one with the gap."""
+
+    text: str
+    filename: str = ""
+
+
+class InfillBody(Asked):
+    """Of /infill."""
+
+    REFUSED = {
+        **Asked.REFUSED,
+        **dict.fromkeys(("grammar", "json_schema"), "what is filled in is not constrained"),
+        "n_probs": "/v1/completions gives logprobs",
+    }
+    n_cmpl: Annotated[Whole, Field(ge=1, le=1)] = 1
+    input_prefix: str
+    input_suffix: str
+    input_extra: Annotated[list[Extra], FailFast(), FEW] = []
+    prompt: str = ""
+    n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
+    t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0
+    response_fields: Texts = []
+
+
+class TokenizeBody(Body):
+    """Of /tokenize and /detokenize."""
+
+    content: str | None = None
+    tokens: Any = None
+    add_special: bool = False
 
 
 def health(model: Model, state: SchedulerStatus) -> dict[str, Any]:
@@ -65,7 +100,7 @@ def apply_template(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
         raise HttpError(400, "this model has no chat template")
     body = parse(ChatBody, values)
     tools = describe(openai_offer(body, nested=True).functions, model)
-    prompt = model.prompt(messages_of(body), reading.template_of(body, body.reasoning_effort), tools)
+    prompt = model.prompt(messages_of(body), body.template, tools)
     return {"prompt": model.text(prompt)}
 
 
@@ -124,9 +159,7 @@ def metrics(status: SchedulerStatus) -> str:
 def read_infill(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(InfillBody, values)
-    files = tuple(
-        (one.filename, required(one.text, f"input_extra[{place}].text")) for place, one in enumerate(body.input_extra)
-    )
+    files = tuple((one.filename, one.text) for one in body.input_extra)
     filling, stops = fill_in("input_suffix", Gap(body.input_prefix, body.input_suffix, body.prompt, files), model)
     return reading.chat_request(
         body,

@@ -16,22 +16,14 @@ from typing import Any
 
 from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import BOUNDS, Constraint, Request
-from specdec_cli.models.template import TemplateValues, Turn
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http.answer import ChatRequest
 from specdec_cli.serve.http.errors import bad_field
-from specdec_cli.serve.http.schema import Asked, ChatBody, Options, Part, ResponseBody, Shaped, required
+from specdec_cli.serve.http.schema import Asked, Format, Shaped
 from specdec_cli.serve.http.tools import Offer
 from specdec_cli.serve.model import Model
 
-TEXTS = ("", "text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
-UNREADABLE = {
-    **dict.fromkeys(("image_url", "input_image", "image"), "an image"),
-    **dict.fromkeys(("input_audio", "audio"), "a sound"),
-    **dict.fromkeys(("file", "input_file", "document"), "a file"),
-    "video_url": "a video",
-}
 # Of an answer whose length nobody names, where the context has room for more.
 USUAL_TOKENS = 16_384
 LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict")
@@ -77,7 +69,7 @@ def request_of(body: Asked, base: Request, tokenizer: Tokenizer, vocab_size: int
         seed=body.seed,
         sampling={**base.sampling, **{name: value for name, value in values.items() if value is not None}},
         logit_bias=tuple(bias.items()) or base.logit_bias,
-        predict=predicted(body.prediction),
+        predict="".join(part.text for part in body.prediction.content) if body.prediction else "",
         stop_tokens=(*more.pop("stop_tokens", ()), *ends),
         ignore_eos=body.ignore_eos,
         min_tokens=body.min_tokens or body.min_new_tokens or 0,
@@ -122,7 +114,7 @@ def _constraint(kind: str, value: Any) -> Constraint | None:
     return Constraint("regex", value) if kind == "regex" else Constraint("schema", json.dumps(value))
 
 
-def constraint_of(shape: Options | None, name: str) -> Constraint | None:
+def constraint_of(shape: Format | None, name: str) -> Constraint | None:
     """Of the format in the field `name`. Raises: HttpError."""
     if shape is None or shape.type in (None, "text"):
         return None
@@ -134,67 +126,6 @@ def constraint_of(shape: Options | None, name: str) -> Constraint | None:
     if holder.shape is None:
         raise bad_field(f"{path}.schema", "it is missing, but an object is expected")
     return _constraint("schema", holder.shape)
-
-
-def predicted(prediction: Part | None) -> str:
-    """The text that the answer will probably resemble; empty where there is none. Raises: HttpError."""
-    if prediction is None:
-        return ""
-    if prediction.type not in ("", "content"):
-        raise bad_field("prediction.type", f"{shown(prediction.type)} is none of content")
-    parts = enumerate(prediction.content)
-    return "".join(required(part.text, f"prediction.content[{place}].text") for place, part in parts)
-
-
-def template_of(body: ChatBody | ResponseBody, effort: str | None) -> TemplateValues:
-    """What the template is asked beside messages and tools. Raises: HttpError."""
-    turn: Turn | None = None
-    if isinstance(body, ChatBody):
-        goes_on, opens = body.continue_final_message, body.add_generation_prompt
-        if goes_on and opens:
-            raise bad_field("continue_final_message", "add_generation_prompt opens another message")
-        if goes_on is not None or opens is not None:
-            turn = "last" if goes_on else "none" if opens is False else "answer"
-    return TemplateValues.of_effort(effort, body.chat_template_kwargs, turn)
-
-
-def text_of(parts: Sequence[Part], path: str, notes: bool = False) -> str:
-    """The text of a content at `path`. With `notes` what no text model can read becomes a note of it.
-
-    A function's result is worth notes: refused, it would be refused with every later turn of its conversation too.
-    Raises: HttpError for what cannot be read.
-    """
-    texts = (part_text(part, f"{path}[{place}]", notes) for place, part in enumerate(parts))
-    return "\n".join(filter(None, texts))
-
-
-def part_text(part: Part, path: str, notes: bool = False) -> str:
-    """The text of one part, as in `text_of`: of a document and of what a search found, with its title."""
-    source = part.source
-    if part.type == "search_result":
-        return _joined(part.title, part.link, text_of(part.content, f"{path}.content", notes))
-    if part.type == "document" and source is not None and source.type in ("text", "content"):
-        said = source.data or text_of(source.content, f"{path}.source.content", notes)
-        return _joined(part.title, part.context, said)
-    if part.type in TEXTS:
-        return part.text or part.refusal
-    if part.type not in UNREADABLE:
-        raise bad_field(f"{path}.type", f"{shown(part.type)} is unknown: parts are of type text")
-    if not notes:
-        raise bad_field(f"{path}.type", f"{part.type} cannot be read: the model reads text only")
-    return f"[{UNREADABLE[part.type]}, which this model cannot see]"
-
-
-def _joined(*texts: str) -> str:
-    return "\n".join(filter(None, texts))
-
-
-def role_of(part: Part, known: Sequence[str], path: str) -> str:
-    """The role of a message, as templates call it. Raises: HttpError for one that is missing or unknown."""
-    if part.role not in known:
-        said = "it is missing; one of" if part.role is None else f"{shown(part.role)} is none of"
-        raise bad_field(f"{path}.role", f"{said} {', '.join(known)}")
-    return "system" if part.role == "developer" else str(part.role)
 
 
 def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:

@@ -5,21 +5,128 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, FailFast, Tag, field_validator, model_validator
 
 from specdec_cli.core.jsonfile import shown
+from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
+from specdec_cli.serve.http.contents import Content, Said, text_of
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.schema import Part, ResponseBody, parse, required
+from specdec_cli.serve.http.schema import FEW, Arguments, Asked, Body, Format, Texts, parse, wrapped
 from specdec_cli.serve.http.tools import openai_offer, qualified
 from specdec_cli.serve.model import Model
 
 LOGPROBS = "message.output_text.logprobs"
-ROLES = ("user", "assistant", "system", "developer")
 # What a request said that its response says again.
 ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "user")
+
+
+class MessageItem(Body):
+    """What somebody said."""
+
+    role: Literal["user", "assistant", "system", "developer"]
+    content: Said = []
+
+
+class CallItem(Body):
+    """A function that the model called."""
+
+    name: str
+    call_id: str
+    namespace: str | None = None
+    arguments: Arguments = ""
+
+
+class ResultItem(Body):
+    """What it returned."""
+
+    call_id: str
+    output: Content = []
+
+
+class ReasoningItem(Body):
+    """What the model thought."""
+
+    content: Content = []
+    summary: Content = []
+
+
+class StoredItem(Body):
+    """What would have to be kept here."""
+
+    type: str = "item_reference"
+
+    @field_validator("type")
+    @classmethod
+    def _refuse_kind(cls, kind: str) -> str:
+        raise ValueError(f"{shown(kind)} refers to stored data, which this server does not keep")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, values: Any) -> Any:
+        return {"type": "item_reference", **values}
+
+
+class OtherItem(Body):
+    """Of a kind that is unknown here: it is left out."""
+
+
+def kind_of_item(value: Any) -> str:
+    """The tag of the model that an item is read by."""
+    if not isinstance(value, dict):
+        return "<message>"
+    kind = value.get("type") or ("item_reference" if value.get("id") and value.get("role") is None else "message")
+    if kind == "item_reference" or "compaction" in str(kind):
+        return "<stored>"
+    return ITEMS.get(kind, "<other>") if isinstance(kind, str) else "<other>"
+
+
+ITEMS = {
+    "message": "<message>",
+    "function_call": "<call>",
+    "function_call_output": "<result>",
+    "reasoning": "<reasoning>",
+}
+Item = Annotated[
+    Annotated[MessageItem, Tag("<message>")]
+    | Annotated[CallItem, Tag("<call>")]
+    | Annotated[ResultItem, Tag("<result>")]
+    | Annotated[ReasoningItem, Tag("<reasoning>")]
+    | Annotated[StoredItem, Tag("<stored>")]
+    | Annotated[OtherItem, Tag("<other>")],
+    Discriminator(kind_of_item),
+]
+
+
+class TextOptions(Body):
+    """How the text is shaped."""
+
+    format: Format | None = None
+
+
+class Reasoning(Body):
+    """How hard to think."""
+
+    effort: str | None = None
+
+
+class ResponseBody(Asked):
+    """Of /v1/responses."""
+
+    REFUSED = {
+        **Asked.REFUSED,
+        "prompt": "there are no stored prompts; send instructions and input",
+        "top_logprobs": "/v1/chat/completions gives them",
+    }
+    include: Texts = []
+    instructions: str = ""
+    input: Annotated[list[Item], FailFast(), FEW, wrapped("content", role="user")] = []
+    text: TextOptions = TextOptions()
+    reasoning: Reasoning = Reasoning()
 
 
 def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
@@ -37,45 +144,31 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
         messages=_conversation(body),
         source="input",
         shape="text.format",
-        template=reading.template_of(body, body.reasoning.effort),
+        template=TemplateValues.of_effort(body.reasoning.effort, body.chat_template_kwargs),
         extra={name: values.get(name) for name in ECHOED},
     )
 
 
 def _conversation(body: ResponseBody) -> tuple[Message, ...]:
-    """Instructions and input items, as templates take them; kinds of items that are unknown here are left out."""
+    """Instructions and input items, as templates take them; what a model said and called in one turn is one message."""
     found: list[dict[str, Any]] = [{"role": "system", "content": body.instructions}] if body.instructions else []
-    for place, item in enumerate(body.input):
-        _take(item, f"input[{place}]", found)
+    for item in body.input:
+        match item:
+            case MessageItem(role="assistant"):
+                _join(found, reading.assistant(text_of(item.content)))
+            case MessageItem():
+                role = "system" if item.role == "developer" else item.role
+                found.append({"role": role, "content": text_of(item.content)})
+            case CallItem():
+                call = reading.call(item.call_id, qualified(item.namespace, item.name), item.arguments)
+                _join(found, reading.assistant("", calls=[call]))
+            case ResultItem():
+                found.append(reading.result(item.call_id, text_of(item.output)))
+            case ReasoningItem() if thought := text_of(item.content or item.summary):  # none where it is encrypted
+                _join(found, reading.assistant("", thought))
     if not any(message["role"] != "system" for message in found):
         raise bad_field("input", "it is empty, but a text or a list of items is expected")
     return reading.conversation(found)
-
-
-def _take(item: Part, path: str, found: list[dict[str, Any]]) -> None:
-    """Add an item to the messages; what a model said, thought and called in one turn is one message."""
-    kind = item.type or ("item_reference" if item.id and item.role is None else "message")
-    if kind == "item_reference" or "compaction" in kind:
-        raise bad_field(f"{path}.type", f"{shown(kind)} refers to stored data, which this server does not keep")
-    match kind:
-        case "message":
-            role = reading.role_of(item, ROLES, path)
-            text = reading.text_of(item.content, f"{path}.content")
-            if role == "assistant":
-                _join(found, reading.assistant(text))
-            else:
-                found.append({"role": role, "content": text})
-        case "function_call":
-            name = qualified(item.namespace, required(item.name, f"{path}.name"))
-            call = reading.call(required(item.call_id, f"{path}.call_id"), name, item.arguments)
-            _join(found, reading.assistant("", calls=[call]))
-        case "function_call_output":
-            text = reading.text_of(item.output, f"{path}.output", notes=True)
-            found.append(reading.result(required(item.call_id, f"{path}.call_id"), text))
-        case "reasoning":
-            name = "content" if item.content else "summary"
-            if thought := reading.text_of(getattr(item, name), f"{path}.{name}"):  # none where it is encrypted
-                _join(found, reading.assistant("", thought))
 
 
 def _join(found: list[dict[str, Any]], message: dict[str, Any]) -> None:

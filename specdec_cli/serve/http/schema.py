@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     FailFast,
     Field,
     ValidationError,
@@ -67,11 +68,13 @@ def parse(kind: type[B], values: Mapping[str, Any]) -> B:
         return kind.model_validate(dict(values), context=Counter())
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+        places = [part for part in first["loc"] if not str(part).startswith("<")]  # tags of unions are no names
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in places).lstrip(".")
+        name += first.get("ctx", {}).get("at", "")
         message, value = OURS.sub("", first["msg"]), first["input"]
         if first["type"] == "missing":
             message = "it is missing"
-        elif first["type"] != "value_error":
+        elif first["type"] not in ("value_error", "unreadable"):
             long = isinstance(value, dict | list | str) and len(value) > 20
             message = f"it is {kind_of(value) if long else shown(value)}: {message}"
         raise bad_field(name[:MOST_NAME], message) from error
@@ -127,9 +130,23 @@ def _unless(*nothing: Any) -> BeforeValidator:
     return BeforeValidator(lambda value: None if value in nothing else value)
 
 
-def _wrapped(name: str, **more: str) -> BeforeValidator:
+def wrapped(name: str, **more: str) -> BeforeValidator:
     """A list may come as the text of its only entry."""
     return BeforeValidator(lambda value: [{**more, name: value}] if isinstance(value, str) else value)
+
+
+def refused(reason: str) -> BeforeValidator:
+    """For a field that nobody may give."""
+
+    def refuse(value: Any) -> None:
+        raise ValueError(reason)
+
+    return BeforeValidator(refuse)
+
+
+def by(name: str, tags: Mapping[str, str], other: str) -> Discriminator:
+    """Which model of a union reads an object: the tag of its field `name`, else `other`."""
+    return Discriminator(lambda value: tags.get(str(value.get(name)), other) if isinstance(value, dict) else other)
 
 
 def _bound(name: str) -> Any:
@@ -160,52 +177,8 @@ FEW = BeforeValidator(_few)
 Texts = Annotated[list[str], FEW, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Stops = Annotated[Texts, Field(max_length=MOST_STOPS)]
 Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
-Parts = Annotated[list["Part"], FailFast(), FEW]
 Tools = Annotated[list["Tool"], FailFast(), FEW]
-Content = Annotated[Parts, _wrapped("text", type="text")]
 Arguments = Annotated[Any, BeforeValidator(_text_or_object)]
-
-
-class Part(Body):
-    """A message, an item, a block, or a part of a content: every dialect has some of these fields.
-
-    `link` is where a search result's text is from, which others call `source`, too.
-    """
-
-    type: str = ""
-    role: str | None = None
-    content: Content = []
-    text: str | None = None
-    refusal: str = ""
-    thinking: str = ""
-    reasoning_content: str = ""
-    summary: Content = []
-    id: str | None = None
-    call_id: str | None = None
-    tool_call_id: str = ""
-    tool_use_id: str | None = None
-    tool_calls: Parts = []
-    function_call: Any = None
-    audio: Any = None
-    function: Part | None = None
-    namespace: str | None = None
-    name: str | None = None
-    arguments: Arguments = ""
-    input: Arguments = ""
-    output: Content = []
-    title: str = ""
-    context: str = ""
-    data: str = ""
-    source: Part | None = None
-    link: str = ""
-    filename: str = ""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _link(cls, values: Any) -> Any:
-        if isinstance(values, dict) and isinstance(values.get("source"), str):
-            return {**values, "source": None, "link": values["source"]}
-        return values
 
 
 class Tool(Body):
@@ -221,23 +194,52 @@ class Tool(Body):
     tools: Tools = []
 
 
-class Options(Body):
-    """Any other object of a body: a choice of tools (a bare word is its `word`), a shape (flat in /v1/responses), or
-    what else dialects have of their own."""
+class Function(Body):
+    """The function that has to be called."""
+
+    name: str | None = None
+
+
+class ToolChoice(Body):
+    """Whether and what to call; a bare word is its `word`."""
 
     word: str = ""
     type: str | None = None
     name: str | None = None
-    function: Options | None = None
+    function: Function | None = None
     disable_parallel_tool_use: bool = False
-    json_schema: Options | None = None
+
+
+Choice = Annotated[
+    ToolChoice | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)
+]
+
+
+class Format(Body):
+    """The shape that is asked for, flat in /v1/responses."""
+
+    type: str | None = None
+    json_schema: Format | None = None
     shape: dict[str, Any] | None = Field(default=None, alias="schema")
-    format: Options | None = None
-    effort: str | None = None
+
+
+class StreamOptions(Body):
+    """Of a stream."""
+
     include_usage: bool = False
 
 
-Choice = Annotated[Options | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)]
+class Prediction(Body):
+    """A text that the answer will resemble."""
+
+    type: Literal["", "content"] = ""
+    content: Annotated[list[PredictedText], FailFast(), FEW, wrapped("text")] = []
+
+
+class PredictedText(Body):
+    """A piece of it."""
+
+    text: str
 
 
 class StructuredOutputs(Body):
@@ -284,7 +286,7 @@ class Asked(ModelBody):
     min_new_tokens: Length = None
     bad_words: Stops = []
     truncate_prompt_tokens: Annotated[Whole | None, Field(ge=-1, le=MOST_TOKENS)] = None
-    prediction: Part | None = None
+    prediction: Prediction | None = None
     tools: Tools = []
     tool_choice: Choice = None
     parallel_tool_calls: bool = True
@@ -296,93 +298,11 @@ class Shaped(Asked):
 
     REFUSED = {**Asked.REFUSED, **GRAMMARS}
     n: Choices = 1
-    response_format: Options | None = None
+    response_format: Format | None = None
     json_schema: Schema | None = None
     guided_json: Schema | None = None
     guided_regex: str | None = None
     regex: str | None = None
     guided_choice: Texts | None = None
     structured_outputs: StructuredOutputs = StructuredOutputs()
-    stream_options: Options = Options()
-
-
-class ChatBody(Shaped):
-    """Of /v1/chat/completions, and of /apply-template."""
-
-    REFUSED = {
-        **Shaped.REFUSED,
-        "functions": "it was replaced by tools",
-        "function_call": "it was replaced by tool_choice",
-        "audio": "the model writes text only",
-        "web_search_options": "nothing is searched for here",
-    }
-    messages: Parts = []
-    logprobs: bool = False
-    top_logprobs: Top = None
-    reasoning_effort: str | None = None
-    continue_final_message: bool | None = None
-    add_generation_prompt: bool | None = None
-
-
-class TextBody(Shaped):
-    """Of /v1/completions; `prompt` is a text, ids, or a list of either."""
-
-    REFUSED = {
-        **Shaped.REFUSED,
-        "echo": "the prompt is not repeated, nor are its tokens scored; put it before the answer yourself",
-    }
-    prompt: Any = None
-    suffix: str = ""
-    best_of: Annotated[Whole | None, Field(ge=1, le=MOST_CHOICES)] = None
-    logprobs: Top = None
-
-
-class ResponseBody(Asked):
-    """Of /v1/responses."""
-
-    REFUSED = {
-        **Asked.REFUSED,
-        "prompt": "there are no stored prompts; send instructions and input",
-        "top_logprobs": "/v1/chat/completions gives them",
-    }
-    include: Texts = []
-    instructions: str = ""
-    input: Annotated[Parts, _wrapped("content", role="user")] = []
-    text: Options = Options()
-    reasoning: Options = Options()
-
-
-class MessageBody(Asked):
-    """Of /v1/messages and its count_tokens."""
-
-    system: Content = []
-    messages: Parts = []
-    thinking: Options = Options()
-    output_format: Options | None = None
-    output_config: Options = Options()
-
-
-class InfillBody(Asked):
-    """Of /infill."""
-
-    REFUSED = {
-        **Asked.REFUSED,
-        **dict.fromkeys(("grammar", "json_schema"), "what is filled in is not constrained"),
-        "n_probs": "/v1/completions gives logprobs",
-    }
-    n_cmpl: Annotated[Whole, Field(ge=1, le=1)] = 1
-    input_prefix: str
-    input_suffix: str
-    input_extra: Parts = []
-    prompt: str = ""
-    n_indent: Annotated[Whole, Field(ge=0, le=1000)] = 0
-    t_max_predict_ms: Annotated[float, Field(ge=-1, le=10_000_000)] = 0
-    response_fields: Texts = []
-
-
-class TokenizeBody(Body):
-    """Of /tokenize and /detokenize."""
-
-    content: str | None = None
-    tokens: Any = None
-    add_special: bool = False
+    stream_options: StreamOptions = StreamOptions()

@@ -51,7 +51,11 @@ CASES = {
     "blocks": (CLAUDE, {"system": [{"type": "text"}] * MANY}, "system", MANY, 10_000),
     "results": (
         CLAUDE,
-        {"messages": [{"role": "user", "content": [{"type": "tool_result", "content": [{}] * MANY}]}]},
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": [{}] * MANY}]}
+            ]
+        },
         "messages[0].content[0].content",
         MANY,
         10_000,

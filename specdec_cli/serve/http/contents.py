@@ -1,0 +1,132 @@
+"""What messages hold, whatever their dialect: parts of a content, one model a kind.
+
+What no text model can read is refused where people say it. In what a function returned it becomes a note: refused, it
+would be refused with every later turn of its conversation too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Discriminator, FailFast, Tag, field_validator
+from pydantic_core import PydanticCustomError
+
+from specdec_cli.core.jsonfile import shown
+from specdec_cli.serve.http.schema import FEW, Body, wrapped
+
+TEXTS = ("", "text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
+UNREADABLE = {
+    **dict.fromkeys(("image_url", "input_image", "image"), "an image"),
+    **dict.fromkeys(("input_audio", "audio"), "a sound"),
+    **dict.fromkeys(("file", "input_file", "document"), "a file"),
+    "video_url": "a video",
+}
+# Kinds of a document's source that are text.
+SOURCES = ("text", "content")
+
+
+class TextPart(Body):
+    """A text, or why there is none."""
+
+    type: str = ""
+    text: str | None = None
+    refusal: str = ""
+
+    @property
+    def words(self) -> str:
+        return self.text or self.refusal
+
+
+class Unreadable(Body):
+    """An image, a sound, a file or a video."""
+
+    type: str
+
+    @field_validator("type")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        if kind not in UNREADABLE:
+            raise ValueError(f"{shown(kind)} is unknown: parts are of type text")
+        return kind
+
+    @property
+    def words(self) -> str:
+        """A note of it."""
+        return f"[{UNREADABLE[self.type]}, which this model cannot see]"
+
+
+class Source(Body):
+    """Where a document's text is."""
+
+    type: str = ""
+    data: str = ""
+    content: Content = []
+
+
+class Document(Body):
+    """A document whose source is text."""
+
+    title: str = ""
+    context: str = ""
+    source: Source
+
+    @property
+    def words(self) -> str:
+        return joined_text(self.title, self.context, self.source.data or text_of(self.source.content))
+
+
+class SearchResult(Body):
+    """What a search found; `source` is where."""
+
+    title: str = ""
+    source: str = ""
+    content: Content = []
+
+    @property
+    def words(self) -> str:
+        return joined_text(self.title, self.source, text_of(self.content))
+
+
+def kind_of_part(value: Any) -> str:
+    """The tag of the model that a part is read by."""
+    if not isinstance(value, dict):
+        return "<text>"
+    kind, source = value.get("type") or "", value.get("source")
+    if kind == "search_result":
+        return "<found>"
+    if kind == "document" and isinstance(source, dict) and source.get("type") in SOURCES:
+        return "<document>"
+    return "<text>" if kind in TEXTS else "<other>"
+
+
+Part = Annotated[
+    Annotated[TextPart, Tag("<text>")]
+    | Annotated[Document, Tag("<document>")]
+    | Annotated[SearchResult, Tag("<found>")]
+    | Annotated[Unreadable, Tag("<other>")],
+    Discriminator(kind_of_part),
+]
+Content = Annotated[list[Part], FailFast(), FEW, wrapped("text", type="text")]
+
+
+def _require_readable(parts: list[Part]) -> list[Part]:
+    for place, part in enumerate(parts):
+        if isinstance(part, Unreadable):
+            reason = f"{part.type} cannot be read: the model reads text only"
+            raise PydanticCustomError("unreadable", "{reason}", {"reason": reason, "at": f"[{place}].type"})
+    return parts
+
+
+# What somebody says.
+Said = Annotated[Content, AfterValidator(_require_readable)]
+
+
+def text_of(parts: Sequence[Part]) -> str:
+    """The text of a content."""
+    return joined_text(*(part.words for part in parts))
+
+
+def joined_text(*texts: str) -> str:
+    """Those that are not empty, each on lines of its own."""
+    return "\n".join(filter(None, texts))
