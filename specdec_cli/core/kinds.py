@@ -6,7 +6,7 @@ The classes are named here and imported when they are made, so that `--help` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from importlib import import_module
@@ -165,8 +165,7 @@ def learns_from(drafter: str) -> bool:
     return kind_of(drafter).learns
 
 
-def made(kind: DrafterKind | RuleKind) -> Callable[..., Any]:
-    """The callable that `kind.make` names."""
-    module, _, name = kind.make.partition(":")
-    made: Callable[..., Any] = getattr(import_module(module), name)
-    return made
+def import_named(path: str) -> Any:
+    """What `path`, "module:name", names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

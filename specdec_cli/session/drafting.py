@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from specdec_cli.core.kinds import DrafterKind, K, made
+from specdec_cli.core.kinds import DrafterKind, K, import_named
 from specdec_cli.core.meter import CostMemo
 from specdec_cli.core.request import MAX_K
 from specdec_cli.engine import device
@@ -71,7 +71,7 @@ class DraftController:
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
         self._situation = _situation(prompt)
         parts = Parts(self.target, draft, rule, length, self._lookups, prompt, predicted)
-        drafter: Drafter = made(kind)(parts)
+        drafter: Drafter = import_named(kind.make)(parts)
         length = drafter.length(length)
         if constraint is not None:
             drafter = ConstrainedDrafter(drafter, length, constraint)

@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import mlx.core as mx
 
 from specdec_cli.core.events import TokenLogprob
-from specdec_cli.core.kinds import effective_rule, made
+from specdec_cli.core.kinds import effective_rule, import_named
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.sampling import rejection
 from specdec_cli.engine.sampling.cuts import top_tokens
@@ -133,7 +133,7 @@ def block(sampler: Sampler) -> Rejection:
 
 def make_rule(name: str, sampler: Sampler) -> AcceptanceRule:
     """The rule `name`; at temperature 0 all are the same equality."""
-    rule: AcceptanceRule = made(effective_rule(name, None, sampler.sampling.temperature))(sampler)
+    rule: AcceptanceRule = import_named(effective_rule(name, None, sampler.sampling.temperature).make)(sampler)
     return rule
 
 
