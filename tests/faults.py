@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 120.0
-TIERS = {"default": "not slow and not full and not real", "slow": "slow"}
+TIERS = {"default": "not slow and not full and not real and not metal", "slow": "slow"}
 LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "venv", "__pycache__", ".*_cache", "build", "dist")
 
 

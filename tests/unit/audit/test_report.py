@@ -118,6 +118,7 @@ def specdec(tmp_path, monkeypatch, capsys):
     return Command(tmp_path, monkeypatch, capsys)
 
 
+@pytest.mark.metal
 @pytest.mark.slow
 def test_a_report_of_real_commands_is_shown_and_written_as_one_file(specdec, tmp_path):
     line = ["doctor", "--report", tmp_path / "mac.json", "-p", "demo", "--time-budget", "40s"]
