@@ -70,11 +70,11 @@ def doctor(
 
 
 def _selftest(json: bool) -> None:
+    # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
+    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     from specdec_cli.audit.doctor import run_selftest
     from specdec_cli.ui.display import counting, print_columns
 
-    # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
-    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     watched = sys.stdout.isatty()
     with counting(sys.stderr) as report:
 

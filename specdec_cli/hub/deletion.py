@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import huggingface_hub
+
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub.cache import cache_folder, cached_spelling, repository, require_hub_id
@@ -104,8 +106,6 @@ def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
 
     The library looks for a commit in all repositories, and takes the first that has it.
     """
-    from huggingface_hub import scan_cache_dir
-
-    cache = scan_cache_dir(cache_folder())
+    cache = huggingface_hub.scan_cache_dir(cache_folder())
     found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]
     return replace(cache, repos=frozenset(found)), found[0] if found else None

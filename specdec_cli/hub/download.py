@@ -16,6 +16,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import huggingface_hub
+
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import size
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
@@ -117,15 +119,14 @@ def _fetch_files(snapshot: Snapshot, progress: Progress) -> list[RemoteFile]:
 
 def _fetch_file(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> RemoteFile:
     """Fetch one file unless it is here as listed; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-
     name, commit = snapshot.name, snapshot.commit
     with as_user_error(name, snapshot.revision):
         if file.digest is None:  # a mirror whose listing gives none; its ETag is the only other word on the bytes
-            etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
+            url = huggingface_hub.hf_hub_url(name, file.path, revision=commit)
+            etag = huggingface_hub.get_hf_file_metadata(url, retry_on_errors=True).etag
             file = replace(file, digest=require_digest(name, file.path, etag))
         if _remove_altered(snapshot, file):
-            hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(file, progress))
+            huggingface_hub.hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(file, progress))
             if problem := _remove_altered(snapshot, file):
                 raise NotAvailable(
                     f"{file.path} of {name} arrived altered, and was discarded: "

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
+
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
@@ -68,9 +70,7 @@ def _read_range(snapshot: Snapshot, file: RemoteFile, begin: int, end: int) -> I
 
     Raises: NotAvailable for another range or another size; what the client raises.
     """
-    from huggingface_hub import hf_hub_url
-
-    url = hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
+    url = huggingface_hub.hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
     headers = library().build_hf_headers() | {"accept-encoding": "identity"}
     for at in range(begin, end, PIECE_BYTES):
         last = min(at + PIECE_BYTES, end) - 1

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import huggingface_hub
+from huggingface_hub import constants
+
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.jsonfile import shown
@@ -76,8 +79,6 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     cache.require_revision(name, revision)
     prepare()
     name = cache.cached_spelling(name)
-    from huggingface_hub import HfApi, constants
-
     pinned = revision if revision is not None and cache.COMMIT.fullmatch(revision) else None
     with as_user_error(name, revision):
         is_here = pinned is not None and is_compared(name, cache.snapshot_folder(name, pinned))
@@ -86,7 +87,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     with as_user_error(name, revision):
         try:
             seconds = float(constants.HF_HUB_ETAG_TIMEOUT)
-            info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
+            info = huggingface_hub.HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
             listed, spelled, commit = info.siblings or [], str(info.id), info.sha or ""
             paths = [str(file.rfilename) for file in listed]
         # JSON, but not a model's, or nested so deeply that it cannot be read.
