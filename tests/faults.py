@@ -110,7 +110,7 @@ FAULTS = (
     ),
     Fault(
         "a head's states one token late",
-        "engine/heads/cached.py",
+        "engine/heads/cached_head.py",
         "begin = self.cached + 1",
         "begin = self.cached",
         "unit/engine/drafters/test_mtp.py",
@@ -245,10 +245,10 @@ FAULTS = (
     ),
     Fault(
         "an interval half as wide",
-        "core/meter.py",
+        "core/speedup.py",
         "quantile = t_quantile(fit.freedom)",
         "quantile = t_quantile(fit.freedom) / 2",
-        "unit/core/test_meter.py",
+        "unit/core/test_speedup.py",
     ),
     Fault(
         "a probe may lose five times its share",

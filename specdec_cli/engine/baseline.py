@@ -24,7 +24,7 @@ from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_promp
 from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import NONE
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.kinds import KVQuantization
+from specdec_cli.engine.cache.cache_kinds import KVQuantization
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock

@@ -15,7 +15,7 @@ from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub.cache import cache_folder, cached_spelling, repository, require_hub_id
 from specdec_cli.hub.cached import forget
 from specdec_cli.hub.client import as_user_error
-from specdec_cli.hub.heads import head_bytes, remove_head
+from specdec_cli.hub.kept_heads import head_bytes, remove_head
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, HFCacheInfo

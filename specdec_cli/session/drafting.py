@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from math import inf
 
 from specdec_cli.core.kinds import DrafterKind, K, import_named
-from specdec_cli.core.meter import CostMemo
 from specdec_cli.core.request import MAX_K
+from specdec_cli.core.speedup import CostMemo
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
-from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive, DraftLength, Fixed
 from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS
 from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.rates import LookupAcceptance
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.drafters.base import Drafter, Parts
-from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
+from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import Constraint

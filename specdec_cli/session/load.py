@@ -17,8 +17,8 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, effective_ru
 from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.engine import device
 from specdec_cli.engine.device import bound_memory
-from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
-from specdec_cli.engine.heads.load import Text, load_agreeing, own_texts
+from specdec_cli.engine.heads.cached_head import CachedHead, Head, output_head_for
+from specdec_cli.engine.heads.load_head import Text, load_agreeing, own_texts
 from specdec_cli.engine.heads.shortlist import shortlist_for
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
 
 # Where caches cannot be trimmed, so much is read again at most, however far back a prompt changes.

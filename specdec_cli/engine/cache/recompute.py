@@ -22,7 +22,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache, CacheList
 
-from specdec_cli.engine.cache.kinds import detached, leaves
+from specdec_cli.engine.cache.cache_kinds import detached, leaves
 from specdec_cli.engine.hidden import hook
 
 ANSWERED = (nn.Linear, nn.QuantizedLinear, nn.Conv1d)

@@ -20,7 +20,7 @@ from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.engine.cache.kinds import (
+from specdec_cli.engine.cache.cache_kinds import (
     BOUNDED,
     KEPT_SNAPSHOTS,
     TRIMMED,

@@ -18,8 +18,8 @@ from specdec_cli.core.kinds import AUTO, FORCED, LOOKUP, PREDICTED
 from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import DraftLength, Fixed
+from specdec_cli.engine.draft_length.rates import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts
 from specdec_cli.engine.drafters.stepwise import make_network
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton

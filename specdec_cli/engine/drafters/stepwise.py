@@ -15,7 +15,7 @@ from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
-from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Choice

@@ -5,7 +5,7 @@ import pytest
 from fakes.models import TINY, tiny_network
 from specdec_cli.core import kinds
 from specdec_cli.core.events import Round
-from specdec_cli.core.meter import BELIEVED_SECONDS, CostMemo, Estimate
+from specdec_cli.core.speedup import BELIEVED_SECONDS, CostMemo, Estimate
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, chip_of

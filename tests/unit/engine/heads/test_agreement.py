@@ -11,7 +11,7 @@ import pytest
 
 from fakes.counting import SMALL, counting_folder, counting_tensors, random_head
 from specdec_cli.core.errors import Refused
-from specdec_cli.engine.heads.load import FLOOR, WORDS, Agreement, load_agreeing, load_head, own_texts
+from specdec_cli.engine.heads.load_head import FLOOR, WORDS, Agreement, load_agreeing, load_head, own_texts
 from specdec_cli.engine.heads.mtp import QWEN
 from specdec_cli.engine.load import load
 from specdec_cli.models.checkpoint import read_checkpoint

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from fakes.command import Command
-from specdec_cli.audit import report
+from specdec_cli.audit import machine_report as report
+from specdec_cli.audit.machine_report import make_report, pair_options, report_rows, specdec_output
 from specdec_cli.audit.prompts import BUNDLED
-from specdec_cli.audit.report import make_report, pair_options, report_rows, specdec_output
 from specdec_cli.pairs.pair import Pair
 
 ROW = {"k": 4, "measured": True, "speedup": {"mean": 1.5, "low": 1.2, "high": 1.9}}

@@ -13,7 +13,7 @@ import pytest
 
 from fakes.busy import a_round, simulated
 from specdec_cli.core.gain import FEWEST_ROUNDS, Gain
-from specdec_cli.core.meter import (
+from specdec_cli.core.speedup import (
     AGED_DRIFT,
     BELIEVED_SECONDS,
     CostMemo,

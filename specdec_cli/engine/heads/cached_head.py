@@ -19,10 +19,10 @@ from mlx_lm.models.cache import KVCache
 from specdec_cli.core.errors import Refused, SpecdecError
 from specdec_cli.core.kinds import MTP
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.engine.cache.kinds import detached, without_room
+from specdec_cli.engine.cache.cache_kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.heads.load import Agreement
+from specdec_cli.engine.heads.load_head import Agreement
 from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.hidden import OutputHead
