@@ -27,17 +27,17 @@ from specdec_cli.hub.kept_heads import (
     remote_headers,
     remove_head,
 )
-from specdec_cli.hub.snapshot import Snapshot, resolve
+from specdec_cli.hub.snapshot import HubSnapshot, resolve
 
 __all__ = [
     "PULL",
     "SHIPPED",
+    "HubSnapshot",
     "Problem",
     "Progress",
     "RemoteFile",
     "RemoteHeader",
     "Removal",
-    "Snapshot",
     "cache_folder",
     "cached_models",
     "check_space",

@@ -26,7 +26,7 @@ FOREIGN_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class HubSnapshot:
     """The files of `name` at one commit, weights last. `revision` is the branch or tag that a pull points to it.
 
     `from_cache`: read from the cache without asking the Hub, so nothing is fetched.
@@ -68,7 +68,7 @@ class Snapshot:
         return [*blobs, self.folder / file.path]
 
 
-def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> Snapshot:
+def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> HubSnapshot:
     """Ask the Hub once for the commit of `revision` (None: main) and its files' sizes and digests.
 
     Its name is spelled as in the cache, else as the Hub does: both take names in another case for the same.
@@ -101,7 +101,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     _require_model(name, paths)
     files = [_checked(name, path, file) for path, file in zip(paths, listed, strict=True) if cache.is_wanted(path)]
     LISTED[name, commit] = {file.path: file.digest for file in files}
-    snapshot = Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
+    snapshot = HubSnapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
     with as_user_error(name, revision):
         here = [any(f.difference(at, read_weights=False) is None for at in snapshot.places(f)) for f in snapshot.files]
     both = zip(snapshot.files, here, strict=True)
@@ -130,7 +130,7 @@ def _require_model(name: str, paths: list[str]) -> None:
         raise NotAvailable(f"{name} has weights but no config.json", "use a repository that mlx-lm can load")
 
 
-def _read_cached(name: str, revision: str | None) -> Snapshot:
+def _read_cached(name: str, revision: str | None) -> HubSnapshot:
     """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     record, files = read_record(name, folder.name), []
@@ -140,7 +140,7 @@ def _read_cached(name: str, revision: str | None) -> Snapshot:
         blob = place.readlink().name if place.is_symlink() else ""
         digest = record[path].digest if path in record else blob if cache.DIGEST.fullmatch(blob) else None
         files.append(RemoteFile(path, place.stat().st_size, digest, True))
-    return Snapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
+    return HubSnapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
 
 
 def _order(files: list[RemoteFile]) -> tuple[RemoteFile, ...]:

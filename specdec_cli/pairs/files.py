@@ -41,7 +41,7 @@ class ModelFiles:
     """A model's `checkpoint`; of one on the Hub `snapshot` is the commit, and its weights may be there only."""
 
     checkpoint: Checkpoint
-    snapshot: hub.Snapshot | None = None
+    snapshot: hub.HubSnapshot | None = None
 
     @property
     def weight_bytes(self) -> int:
@@ -58,7 +58,7 @@ class DraftHead:
 
     head: HeadFiles
     asked: bool = True
-    snapshot: hub.Snapshot | None = None
+    snapshot: hub.HubSnapshot | None = None
     source: HeadSource | None = None
 
 
@@ -96,7 +96,7 @@ class PairFiles:
         return replace(self, draft=None) if isinstance(self.draft, DraftHead) and not self.draft.asked else None
 
     @property
-    def snapshots(self) -> list[hub.Snapshot]:
+    def snapshots(self) -> list[hub.HubSnapshot]:
         """The commits that a pull fetches."""
         parts = [self.target, *([self.draft] if self.draft else [])]
         return [part.snapshot for part in parts if part.snapshot is not None]
@@ -163,7 +163,7 @@ def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard,
 
 def _locate(
     pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool
-) -> tuple[Path, str, hub.Snapshot | None]:
+) -> tuple[Path, str, hub.HubSnapshot | None]:
     """(folder, the model's name as the Hub spells it, the commit on the Hub)."""
     if weights == "here":
         return model_folder(pair, name, revision), name, None
@@ -173,7 +173,7 @@ def _locate(
     return hub.fetch_small(snapshot), snapshot.name, snapshot
 
 
-def _read_model(folder: Path, name: str, snapshot: hub.Snapshot | None = None) -> ModelFiles:
+def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
     return ModelFiles(read_checkpoint(folder, name, weights=snapshot is None), snapshot)
 
 
@@ -295,7 +295,7 @@ class HeadSource:
     Of a repository that only lends its head nothing comes but headers, its config.json and the head's own tensors.
     """
 
-    snapshot: hub.Snapshot
+    snapshot: hub.HubSnapshot
     config: bytes
     head: HeadFiles
     chosen: Mapping[hub.RemoteHeader, Collection[str]]

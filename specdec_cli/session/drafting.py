@@ -26,7 +26,7 @@ from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
-from specdec_cli.engine.sampling.sampler import Constraint
+from specdec_cli.engine.sampling.sampler import TokenMask
 from specdec_cli.session.cost_file import CostStore, Values
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
@@ -64,7 +64,7 @@ class DraftController:
         prompt: Sequence[int],
         max_tokens: int,
         predicted: Sequence[int] = (),
-        constraint: Constraint | None = None,
+        constraint: TokenMask | None = None,
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self.draft if kind.by_network else None

@@ -22,7 +22,7 @@ from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache.cache_kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.heads.load_head import Agreement
+from specdec_cli.engine.heads.load_head import HeadAgreement
 from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.hidden import OutputHead
@@ -44,7 +44,7 @@ class Head:
         module: MtpHead,
         target: Network,
         name: str,
-        agreement: Agreement | None = None,
+        agreement: HeadAgreement | None = None,
         shortlist: Shortlist | None = None,
         recent: int | None = None,
     ) -> None:

@@ -192,7 +192,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class HeadAgreement:
     """Of `words` words, the share that a head guesses, and the share that luck alone would.
 
     `zero_centred`: its norms were read as stored less 1.
@@ -222,7 +222,7 @@ class Agreement:
         return asdict(self) | {"summary": summary}
 
 
-def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Sequence[Text]) -> Agreement:
+def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Sequence[Text]) -> HeadAgreement:
     """How well `head` guesses the words of `target` in `texts`."""
     guesses: list[int] = []
     output_head = target.network.hidden.output_head
@@ -234,10 +234,10 @@ def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Seq
     right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
     said, guessed = Counter(words), Counter(guesses)
     chance = sum(said[word] * guessed[word] for word in said) / max(len(words), 1) ** 2
-    return Agreement(zero_centred, len(words), right / max(len(words), 1), chance)
+    return HeadAgreement(zero_centred, len(words), right / max(len(words), 1), chance)
 
 
-def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, Agreement]:
+def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, HeadAgreement]:
     """The head in `files`, and how well it agrees with `target`'s own `texts`.
 
     They are asked for one by one until it agrees clearly; if it never does, its norms are tried in the other layout.
