@@ -5,8 +5,7 @@ are divided by those of the drafted rounds beside them: the logarithm of such a 
 them, a bench one for each prompt, a reply one for each run of plain steps. These are few, as measuring costs time, so a
 reply starts from what earlier ones found: what rounds cost, and how far blocks scattered (a normal and inverse-gamma
 prior: Gelman et al., Bayesian Data Analysis, 3.3).
-With c, the cost of a drafted round in plain steps, a reply was tokens ÷ (plain rounds + c × drafted rounds) times as
-fast.
+Speed-up = tokens ÷ (plain rounds + c × drafted rounds), with c the cost of a drafted round in plain steps.
 Letters: K drafted tokens. Rounds of one drafter and one K are of one kind: they cost alike.
 """
 

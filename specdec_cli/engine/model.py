@@ -208,7 +208,7 @@ class CachedModel:
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
-        """(the least length from which on `reuse` returns to every length, lengths below it that it returns to)."""
+        """(floor, below): `reuse` returns to every length from `floor` on, and of shorter ones to those in `below`."""
         return self._caches.places
 
     def mark(self, ends: Sequence[int], kept: int) -> None:

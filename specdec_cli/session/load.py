@@ -37,7 +37,7 @@ from specdec_cli.system import blas
 
 
 def usable(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify) -> PairFiles:
-    """The same files, or all but a head that nobody asked for and that cannot draft here.
+    """`files`, less a head that cannot draft here and that nobody asked for.
 
     Raises: NotAvailable, Refused, DoesNotFit for what keeps the pair from running.
     """
@@ -90,7 +90,7 @@ def load_agreeing_head(
 
 
 def _keep(texts: Iterator[Text], kept: list[Text]) -> Iterator[Text]:
-    """`texts`, each of which is in `kept`, too, once it was asked for."""
+    """Yields `texts`, and appends each to `kept`."""
     for text in texts:
         kept.append(text)
         yield text
@@ -164,7 +164,7 @@ def load_files(
 
 
 def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
-    """What a reply to `request` does; the models' passes in small. Raises: UsageError."""
+    """Work that has the kernels of a reply to `request` compiled, on small arrays. Raises: UsageError."""
     target, kind = files.target.checkpoint, DRAFTERS[files.spec.drafter]
     sampling = sampling_of(target.generation_config, request)
     rule = effective_rule(request.rule, request.seed, sampling.temperature).name
@@ -203,7 +203,7 @@ def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:
 
 
 def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock) -> LoadedPair:
-    """All but the head."""
+    """The pair with its models, but without a head as draft."""
     pair, target, *drafts = files.spec.pair, *files.checkpoints
     bound_memory()
     device.wire(0)
@@ -232,10 +232,10 @@ SCHEMA = 4
 
 
 def fingerprint_of(slot: Slot, files: PairFiles) -> str:
-    """Whose caches they are; those of another fingerprint are never used.
+    """A digest that kept caches are marked with; those with another fingerprint are never used.
 
-    Of caches like those of `slot`, whose models are in `files`: their places, sizes and dates count. So do the
-    versions of what computes, the types that it computes in, and who drafts. Raises: OSError.
+    It changes with the paths, sizes and dates of `files`, with the versions and number types that compute, and with the
+    draft in `slot`. Raises: OSError.
     """
     models = files.checkpoints if slot.draft else files.checkpoints[:1]
     paths = [path for model in models for path in (model.folder / "config.json", *model.weights)]

@@ -322,7 +322,7 @@ class Session:
         self._controller.learn_costs(meter.learn())
         self._controller.remember()
         clear_cache()
-        # What ends a loop cuts its round, and the matcher stands behind the whole of it.
+        # A repetition cuts its round, and the matcher has consumed all of it: its `complete` would be wrong.
         complete = None if matcher is None else matcher.complete and reason != "repetition"
         return writer.finish(reason, stats, complete)
 

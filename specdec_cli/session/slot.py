@@ -68,7 +68,7 @@ class Slot:
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
-        """(the least length from which on the target returns to every length, lengths below it that it returns to)."""
+        """As those of the target (`CachedModel.places`)."""
         return self.target.places
 
     def stored(self) -> dict[str, Any]:

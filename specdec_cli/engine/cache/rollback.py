@@ -210,7 +210,7 @@ class Caches:
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
-        """(the least length from which on a rollback reaches every length, lengths below it that it reaches)."""
+        """(floor, below): a rollback reaches every length from `floor` on, and of shorter ones those in `below`."""
         floor = self.length
         if not self._rewound:
             known = partial(all_reach, self._bounded)
