@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """The options of one answer, read. `asked` holds what they say; `k` and `stop_repetition` None are the pair's."""
+    """The options of one answer, read. `asked` is what they request; None of the others: the pair's own."""
 
     asked: Request
     k: K | None
@@ -130,7 +130,7 @@ def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: boo
 def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[Callable[[str], None]]:
     """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
 
-    Gives what prints a line meanwhile.
+    Yields a function that prints a line meanwhile.
     """
     from specdec_cli.ui.display import status_line
 

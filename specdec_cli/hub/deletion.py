@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The effect of removing `commits` of `name`. No commits: the folder is removed whole.
+    """The effect of removing `commits` of `name`; without commits its whole folder is removed.
 
-    So is a kept head, by its `head:` name, and a folder that is broken.
+    That is so of a kept head (`head:ORGANISATION/NAME`) and of a broken folder.
     """
 
     name: str
@@ -102,9 +102,9 @@ def _is_inside(name: str, path: Path) -> bool:
 
 
 def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
-    """The cache reduced to this repository; None where its folder is broken.
+    """The cache, with this repository alone: the library removes a commit from the first repository that has it.
 
-    The library looks for a commit in all repositories, and takes the first that has it.
+    None where the repository's folder is broken.
     """
     cache = huggingface_hub.scan_cache_dir(cache_folder())
     found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]

@@ -27,7 +27,7 @@ FOREIGN_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 @dataclass(frozen=True, slots=True)
 class HubSnapshot:
-    """The files of `name` at one commit, weights last. `revision` is the branch or tag that a pull points to it.
+    """The files of `name` at one commit, weights last. A pull lets the branch or tag `revision` point to it.
 
     `from_cache`: read from the cache without asking the Hub, so nothing is fetched.
     """

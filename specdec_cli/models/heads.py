@@ -240,7 +240,7 @@ def read_head(folder: Path, name: str) -> HeadFiles:
 
 
 def is_for_a_head(folder: Path, name: str) -> bool:
-    """Whether `folder` holds a head and no model, by its weights or its own word; of the latter `read_head` complains.
+    """Whether `folder` holds a head and no model, by its weights or by its config.json alone: then `read_head` raises.
 
     Raises: NotAvailable if it has no configuration that can be read.
     """
@@ -280,7 +280,7 @@ def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:
 def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
     """Whether norms are stored less 1: the trunk's convolutions show whose layout it is, [C, 1, 4] or MLX's [C, 4, 1].
 
-    The norms' own values do not tell: some have means below 0.5 in both layouts. Without a trunk the file's own word.
+    The norms' own values do not tell: some have means below 0.5 in both layouts. Without a trunk the metadata tell.
     """
     names = [item for header in headers.values() for item in header.tensors.items()]
     shapes = [stored.shape for name, stored in names if name.endswith("conv1d.weight")]
@@ -309,7 +309,7 @@ def _refuse_unknown(checkpoint: Checkpoint, names: Iterable[str], tensors: Mappi
 
 
 def _require_readable(name: str, tensors: Mapping[str, Stored]) -> None:
-    """Raises: NotAvailable for tensors that lack, and for FP8 and other numbers that are not read."""
+    """Raises: NotAvailable for missing tensors, and for FP8 and other number types that are not read."""
     missing = [tensor for tensor in QWEN_PARTS if tensor not in tensors]
     if missing:
         raise NotAvailable(

@@ -195,8 +195,8 @@ class CachedHead:
     def hand_over(self, context: Sequence[int], hidden: mx.array) -> None:
         """States [T, D] of the positions before the last T tokens of `context`, which begins as it did before.
 
-        Those of positions already held take their place. If some before them were never handed over, they are not kept,
-        or a bounded head begins with them.
+        They replace what is held of these positions. If an earlier position was never handed over, they are not kept;
+        a bounded head begins with them instead.
         """
         start = len(context) - 1 - hidden.shape[0]
         if (start > self.length and self.recent is None) or len(context) <= self._wanted:

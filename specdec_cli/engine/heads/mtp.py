@@ -28,9 +28,9 @@ LayerOf = Callable[[Config, bool], tuple[Callable[[], nn.Module], float]]
 class Recipe:
     """How a family's head is used.
 
-    It was trained on the state that the target's output head reads, with the token after it. `carries` is what of its
-    own output takes that state's place at the next draft token: after its last norm or before. `embedding_first` is the
-    order in which token and state are joined.
+    It reads the state that the target's output head reads, and the token after it. From the second draft token on its
+    own output takes the place of that state: `carries` it "normed", after its last norm, or "raw", before it.
+    `embedding_first`: the token's embedding is joined before the state, else after it.
     """
 
     carries: Literal["normed", "raw"] = "normed"
