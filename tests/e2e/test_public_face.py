@@ -83,7 +83,10 @@ def test_wrong_options_are_two_lines(pair, options, message, hint):
         ({"stop": ("",)}, "stop ('',) holds an empty text, or something other than text"),
         ({"sampling": {"temprature": 1.0}}, "sampling temprature is none of temperature, top_k, top_p, min_p, "),
         ({"sampling": {"temperature": "hot"}}, "--temp hot is outside 0 to 100"),
-        ({"constraint": specdec.Constraint("evil", "x")}, "Constraint(kind='evil', text='x') is not a constraint"),
+        (
+            {"constraint": specdec.Constraint("evil", "x")},
+            "Constraint(kind='evil', text='x', whole=False) is not a constraint",
+        ),
         ({"constraint": "[a-z]+"}, "'[a-z]+' is not a constraint"),
         ({"seed": "x"}, "seed 'x' is not a whole number"),
         ({"seed": 1.0}, "seed 1.0 is not a whole number"),

@@ -112,6 +112,7 @@ def test_a_person_may_see_the_demo_instead_or_neither(home):
     assert screen.end()[0] == 130
 
 
+@pytest.mark.slow
 def test_the_demo_says_what_the_same_race_counts(specdec):
     code, out, err = specdec("demo")
     rows = dict(line.split("\t") for line in out.splitlines() if "\t" in line)
