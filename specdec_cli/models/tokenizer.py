@@ -290,10 +290,15 @@ class Tokenizer:
         return text if isinstance(text, str) else ""
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
-        """(`text` without its calls, the calls), as mlx-lm's parser for this model reads them.
+        """(`text` without its calls, the calls), as the form of this model's calls is read.
 
-        Raises: UsageError if the model has none, or if it wrote a call that cannot be read.
+        Raises: UsageError if none is known, or if it wrote a call between two marks that cannot be read.
         """
+        if self.call_form is not None:
+            reader = self.call_form.reader(tools)
+            pieces = [*reader.feed(text), *reader.finish()]
+            said = (piece[1] for piece in pieces if not isinstance(piece, ToolCall) and piece[0] == "text")
+            return "".join(said), [piece for piece in pieces if isinstance(piece, ToolCall)]
         if self.call_marks is None:
             raise UsageError(
                 "this model's template does not support tools", "use a model that was trained to call tools"

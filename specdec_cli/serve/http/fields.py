@@ -36,6 +36,10 @@ REFUSALS = (
     Refusal(("xtc_probability", "dry_multiplier", "mirostat", "mirostat_mode", "top_a"), SAMPLERS, (None, 0)),
     Refusal(("dynatemp_range", "epsilon_cutoff", "eta_cutoff", "smoothing_factor"), SAMPLERS, (None, 0)),
     Refusal(("top_n_sigma", "nsigma"), SAMPLERS, (None, -1, 0)),
+    Refusal(("no_repeat_ngram_size", "penalty_alpha"), SAMPLERS, (None, 0)),
+    Refusal(("guidance_scale", "cfg_scale", "encoder_repetition_penalty", "num_beams"), SAMPLERS, (None, 0, 1)),
+    Refusal(("include_stop_str_in_output",), "an answer ends before its stop text"),
+    Refusal(("prompt_logprobs",), "tokens of a prompt are not scored"),
 )
 REFUSED = {field: row.reason for row in REFUSALS for field in row.fields}
 NEUTRAL = {field: row.neutral for row in REFUSALS for field in row.fields}

@@ -29,7 +29,7 @@ def test_options_of_the_server_change_what_is_printed(specdec, monkeypatch):
     assert (code, provider["options"]["apiKey"]) == (0, "{env:SPECDEC_API_KEY}") and "secret" not in out
     assert provider["options"]["baseURL"] == "http://127.0.0.1:8040/v1"
     assert provider["models"]["demo"]["limit"]["context"] == 512
-    assert provider["models"]["demo"]["tool_call"] is False
+    assert provider["models"]["demo"]["tool_call"] is True
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -5,7 +5,9 @@ import json
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
+from fakes.models import byte_tokenizer, write_tokenizer
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
+from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import Mark, ToolCall
 
 SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
@@ -136,6 +138,13 @@ def test_a_grammar_takes_the_vendors_example_and_no_other_name(name, must):
     grammar = form.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, must, False, None)
     assert follows(grammar, text) == (not must or "weather" in name or "call" in name or "json" in name)
     assert not follows(grammar, text.replace("get_current_weather", "get_forecast")) or "weather" not in text
+
+
+def test_python_reads_calls_as_the_server_does(tmp_path):
+    write_tokenizer(tmp_path, byte_tokenizer(), chat_template="{{ messages }}")
+    tokenizer = Tokenizer.load(tmp_path, "m", {})
+    _, text, (call,) = SAID["llama json"]
+    assert tokenizer.tool_calls(text, TOOLS) == ("", [call]) and tokenizer.tool_calls("Hi", TOOLS) == ("Hi", [])
 
 
 def test_a_form_is_known_by_template_and_vocabulary():

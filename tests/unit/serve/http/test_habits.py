@@ -47,6 +47,9 @@ BY_HABIT = {
     "bad_words": [],
     "stop_token_ids": [],
     "logit_bias": {},
+    "guidance_scale": 1,
+    "no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
     "add_bos_token": True,
     "ban_eos_token": False,
     "skip_special_tokens": True,
@@ -94,7 +97,14 @@ def test_what_is_sent_by_habit_changes_nothing(asked, path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("typical_p", 0.9), ("xtc_probability", 0.5), ("dry_multiplier", 0.8), ("mirostat", 2), ("top_n_sigma", 1.0)],
+    [
+        ("typical_p", 0.9),
+        ("xtc_probability", 0.5),
+        ("dry_multiplier", 0.8),
+        ("mirostat", 2),
+        ("top_n_sigma", 1.0),
+        ("guidance_scale", 1.5),
+    ],
 )
 def test_a_sampler_that_is_not_here_is_refused_while_it_is_active(asked, field, value):
     for path in BODIES:
