@@ -292,7 +292,7 @@ def sidecar_kind(config: Mapping[str, Any]) -> str | None:
 def read_json(path: Path, name: str) -> dict[str, Any]:
     """The object in a JSON file of the model `name`. Raises: NotAvailable, with the file and what is wrong with it."""
     if not path.is_file():
-        raise NotAvailable(f"{name} has no {path.name} in {path.parent}", "point to the folder that holds config.json")
+        raise NotAvailable(f"{name} has no {path.name} in {path.parent}", f"point to the folder that holds {path.name}")
     try:
         return jsonfile.read_object(path)
     except NotJson as error:
