@@ -13,6 +13,9 @@ MARKS = {
 }
 
 
+BYTE_ORDER_MARKS = (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
 def in_wide_units(data: bytes) -> bool:
     """Whether its mark says that characters take two or four bytes."""
     return data.startswith(tuple(MARKS))

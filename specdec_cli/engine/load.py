@@ -18,6 +18,8 @@ from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.models.checkpoint import Checkpoint
 
+# Methods of other libraries; mlx-lm reads some of the rest.
+FOREIGN_PACKING = ("bitsandbytes", "quanto", "hqq", "eetq", "torchao", "higgs", "vptq", "spqr", "aqlm", "fbgemm_fp8")
 # Architectures of mlx-lm whose drafts cannot be checked in one pass, with the reason. The tests list all others.
 UNVERIFIABLE = {
     "olmo": "the module exits on import without the package hf_olmo, which mlx-lm does not bring",
@@ -106,8 +108,7 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
                 f"{path.name} of {checkpoint.name} is damaged ({path.stat().st_size} bytes): {error}",
                 "delete the file and download it again",
             ) from error
-    with untrusted(lambda reason: _does_not_load(checkpoint, reason)), _own_files(checkpoint) as folder:
-        network, _ = load_model(folder, lazy=True)
+    network = _read_network(checkpoint)
     if checkpoint.adapter:
         with untrusted(lambda reason: _adapter_misfit(checkpoint, reason)):
             network = load_adapters(network, str(checkpoint.adapter))
@@ -116,12 +117,28 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
     return network
 
 
+def _read_network(checkpoint: Checkpoint) -> nn.Module:
+    """By mlx-lm, from what the index names; from all files where that is too little, as in an index that lacks some."""
+
+    def read(folder: Path) -> nn.Module:
+        with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
+            return load_model(folder, lazy=True)[0]
+
+    if not checkpoint.strays:
+        return read(checkpoint.folder)
+    try:
+        with _own_files(checkpoint) as folder:
+            return read(folder)
+    except NotAvailable as error:
+        try:
+            return read(checkpoint.folder)
+        except NotAvailable:
+            raise error from None
+
+
 @contextmanager
 def _own_files(checkpoint: Checkpoint) -> Iterator[Path]:
     """A folder without what lies beside the weights: mlx-lm reads every file of that name."""
-    if not checkpoint.strays:
-        yield checkpoint.folder
-        return
     with TemporaryDirectory() as name:
         for path in checkpoint.folder.iterdir():
             if path not in checkpoint.strays:
@@ -134,6 +151,10 @@ def _adapter_misfit(checkpoint: Checkpoint, reason: str) -> Refused:
 
 
 def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:
+    packed = checkpoint.config.get("quantization_config") or {}
+    if "quantization" not in checkpoint.config and (method := packed.get("quant_method")) in FOREIGN_PACKING:
+        what = f"{checkpoint.name} is packed by {method}, which mlx-lm does not read"
+        return NotAvailable(what, "use an MLX conversion of the model")
     return NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
         "the weights and config.json disagree; download the model again",

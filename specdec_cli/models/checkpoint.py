@@ -18,6 +18,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.jsonfile import NotJson, kind_of, shown
 from specdec_cli.core.request import MAX_ROWS
+from specdec_cli.core.textfile import BYTE_ORDER_MARKS
 
 # The format's own limit (safetensors, MAX_HEADER_SIZE).
 MOST_HEADER_BYTES = 100_000_000
@@ -72,6 +73,8 @@ FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 # The files that mlx-lm reads, and the one that may say which of them are the model's.
 WEIGHTS = "model*.safetensors"
 INDEX = "model.safetensors.index.json"
+# JSON that mlx-lm and transformers read themselves, as UTF-8 without a mark.
+READ_BY_OTHERS = ("config.json", "tokenizer_config.json", "tokenizer.json")
 # Heads read the target's hidden states: they are no language models by themselves. Known by a word in their type.
 SIDECARS = {
     "mtp": "MTP",
@@ -153,6 +156,9 @@ class Checkpoint:
             return self
         folder = Path(name).expanduser()
         config = read_json(folder / "adapter_config.json", f"adapter {name}")
+        if "lora_layers" in config and "num_layers" not in config:
+            hint = "rename lora_layers to num_layers in its adapter_config.json"
+            raise Refused(f"adapter {name} was written by an older mlx-lm: it has no num_layers", hint)
         if (folder / ADAPTER).is_file():
             return replace(self, adapter=folder)
         if "peft_type" in config:
@@ -200,6 +206,8 @@ class Checkpoint:
 # Kinds of rope whose configuration states the length before they stretch it by `factor`; the others state what it is
 # stretched to (transformers, modeling_rope_utils.py).
 STRETCHING = ("yarn", "linear", "dynamic")
+# Models that state the stretched length beside a linear rope.
+STRETCHED = "gemma3"
 
 
 def _stretched(config: Mapping[str, Any]) -> tuple[int, str] | None:
@@ -211,7 +219,12 @@ def _stretched(config: Mapping[str, Any]) -> tuple[int, str] | None:
     given = config.get("rope_scaling") or config.get("rope_parameters")
     rope: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
     kind, factor = rope.get("rope_type", rope.get("type")), rope.get("factor")
-    if kind not in STRETCHING or not isinstance(factor, int | float) or not 1 <= factor < math.inf:
+    if (
+        str(config.get("model_type")).startswith(STRETCHED)
+        or kind not in STRETCHING
+        or not isinstance(factor, int | float)
+        or not 1 <= factor < math.inf
+    ):
         return stated, field
     source, origin = field, "original_max_position_embeddings"
     if kind == "yarn" and _is_length(rope.get(origin)):
@@ -233,8 +246,17 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
         raise NotAvailable(
             f"there is no folder {folder} for {name}", "check the path; a Hub id looks like organisation/name"
         )
+    if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
+        base = read_json(folder / "adapter_config.json", name).get("base_model_name_or_path")
+        hint = f"specdec run --target {base or 'MODEL'} --adapter {folder}"
+        raise NotAvailable(f"{name} is an adapter, and no model by itself", hint)
     config = read_json(folder / "config.json", name)
     checkpoint_of(config, folder, name)
+    for file in filter(Path.is_file, (folder / name for name in READ_BY_OTHERS)):
+        with file.open("rb") as stream:
+            if stream.read(3).startswith(BYTE_ORDER_MARKS):
+                hint = f"save {file} as UTF-8 without it: mlx-lm does not read it"
+                raise NotAvailable(f"{file.name} of {name} begins with a byte order mark", hint)
     if (folder / "tokenizer_config.json").is_file():
         _refuse_code(read_json(folder / "tokenizer_config.json", name), "tokenizer_config.json", name)
     if not heads and (kind := sidecar_kind(config)):

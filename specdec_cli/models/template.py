@@ -17,6 +17,8 @@ GIVEN = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 # transformers' own tag, which jinja2 does not know.
 GENERATION = re.compile(r"{%-?\s*(?:end)?generation\s*-?%}")
 THINK_WORDS = ("on", "off", "low", "medium", "high")
+# Efforts that some templates know, and what comes next to them in those that do not.
+NEAREST = {"none": "low", "minimal": "low", "xhigh": "high", "max": "high"}
 Turn = Literal["answer", "last", "none"]
 
 
@@ -62,12 +64,21 @@ class TemplateValues:
 NO_VALUES = TemplateValues()
 
 
-def names_read(template: str) -> frozenset[str]:
-    """The names that its syntax tree reads and does not set first; none of one that is damaged."""
-    from jinja2 import Environment, TemplateError, meta
+def nearest_effort(values: Mapping[str, Any], words: Collection[str]) -> dict[str, Any]:
+    """The values with an effort that a template knows in which only `words` are written."""
+    effort = values.get(EFFORT)
+    near = NEAREST.get(effort, effort) if isinstance(effort, str) and effort not in words else effort
+    return {**values, EFFORT: near} if EFFORT in values else dict(values)
+
+
+def names_read(template: str) -> tuple[frozenset[str], frozenset[str]]:
+    """(the names that its syntax tree reads and does not set first, the texts in it); none of one that is damaged."""
+    from jinja2 import Environment, TemplateError, meta, nodes
 
     environment = Environment(extensions=["jinja2.ext.loopcontrols"], autoescape=False)  # never rendered
     try:
-        return frozenset(meta.find_undeclared_variables(environment.parse(GENERATION.sub("", template))))
+        tree = environment.parse(GENERATION.sub("", template))
+        texts = (node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str))
+        return frozenset(meta.find_undeclared_variables(tree)), frozenset(texts)
     except TemplateError:
-        return frozenset()
+        return frozenset(), frozenset()

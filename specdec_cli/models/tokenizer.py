@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
-from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read
+from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
 from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words
@@ -205,13 +205,17 @@ class Tokenizer:
         def text_of(messages: Sequence[Message]) -> str:
             given = self._cut(messages, mark)
             if continued:
-                given[-1]["content"] += end
+                mark_end(given[-1], end)
             text = str(self._wrapper.apply_chat_template(given, tokenize=False, **more))
             if continued and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
             return text.rpartition(end)[0 if continued else 2]
 
-        return self._encode_parts(_in_some_order(messages, text_of, refused, mark).split(mark), between)
+        text = _in_some_order(messages, text_of, refused, mark)
+        if (nearest := nearest_effort(more, self._template_reads[1])) != more:  # it does not refuse one, nor know it
+            more = nearest
+            text = _in_some_order(messages, text_of, refused, mark)
+        return self._encode_parts(text.split(mark), between)
 
     def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
         """`messages` with `mark` inside what would be read as a special token."""
@@ -247,14 +251,22 @@ class Tokenizer:
         """The tokens beside the vocabulary proper: id -> (text, whether it is special)."""
         return {token: (str(one), one.special) for token, one in self._inner.added_tokens_decoder.items()}
 
-    @cached_property
+    @property
     def template_names(self) -> frozenset[str]:
         """The names of values that the chat template reads."""
+        return self._template_reads[0]
+
+    @cached_property
+    def _template_reads(self) -> tuple[frozenset[str], frozenset[str]]:
+        """(names of values that the template reads, texts that are written in it)."""
         if self._wrapper._chat_template is not None:  # one of mlx-lm's own, which is a function
-            return frozenset(signature(self._wrapper._chat_template).parameters)
-        texts = self._inner.chat_template
-        found = (names_read(text) for text in (texts.values() if isinstance(texts, dict) else [texts or ""]))
-        return frozenset(name for name in frozenset().union(*found) if name not in GIVEN and name[-6:] != "_token")
+            return frozenset(signature(self._wrapper._chat_template).parameters), frozenset()
+        templates = self._inner.chat_template
+        found = [
+            names_read(text) for text in (templates.values() if isinstance(templates, dict) else [templates or ""])
+        ]
+        names, texts = (frozenset().union(*kind) for kind in zip(*found, strict=True))
+        return frozenset(name for name in names if name not in GIVEN and name[-6:] != "_token"), texts
 
     @property
     def template(self) -> str:
@@ -337,6 +349,14 @@ def require_continuable(message: Message) -> None:
         raise UsageError("the last message is the assistant's, and has no text to continue", "end with the user's")
 
 
+def mark_end(message: dict[str, Any], end: str) -> None:
+    """Put `end` behind its text."""
+    if isinstance(message["content"], str):
+        message["content"] += end
+    else:
+        message["content"][-1]["text"] += end
+
+
 def _in_some_order(
     messages: Sequence[Message],
     text_of: Callable[[Sequence[Message]], str],
@@ -416,12 +436,32 @@ Names = tuple[tuple[str, str], ...]
 @lru_cache(maxsize=2)
 def _load(folder: Path, state: tuple[object, ...], names: Names, ends: tuple[int, ...] | None) -> Tokenizer:
     """The tokenizer in `folder`, whose files are in `state`. Raises: ValueError, and whatever transformers does."""
-    options = {"trust_remote_code": False, "config": _class_hints(folder, names)}
-    tokenizer = Tokenizer(load_tokenizer(folder, options, eos_token_ids=None if ends is None else list(ends)))
+    options, templates = {"trust_remote_code": False, "config": _class_hints(folder, names)}, _templates(folder)
+    if templates:
+        options["chat_template"] = templates.get("tool_use") or next(iter(templates.values()))
+    wrapper = load_tokenizer(folder, options, eos_token_ids=None if ends is None else list(ends))
+    if len(templates) > 1:  # mlx-lm looks for the form of calls in one template alone
+        wrapper._tokenizer.chat_template = templates
+    tokenizer = Tokenizer(wrapper)
     if tokenizer.size <= sum(special for _, special in tokenizer.added_tokens().values()):
         raise ValueError("it has special tokens only, and none for a text")
     tokenizer.continuation("a")
     return tokenizer
+
+
+def _templates(folder: Path) -> dict[str, str]:
+    """Templates by name where there are several, or the one of a processor's file; empty where there is one, as usual.
+
+    transformers reads the first by itself, and the second not for a text model.
+    """
+    given = jsonfile.read_or_empty(folder / "tokenizer_config.json").get("chat_template")
+    if (folder / "chat_template.jinja").is_file() or isinstance(given, str):
+        return {}
+    if given is None:
+        given = jsonfile.read_or_empty(folder / "chat_template.json").get("chat_template")
+        return {"default": given} if isinstance(given, str) else {}
+    named = ((one.get("name"), one.get("template")) for one in given if isinstance(one, dict))
+    return {str(name): template for name, template in named if isinstance(template, str)}
 
 
 def _state(folder: Path) -> tuple[object, ...]:

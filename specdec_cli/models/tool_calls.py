@@ -94,7 +94,7 @@ def read_calls(
 
 
 def _call(found: Mapping[str, Any]) -> ToolCall:
-    arguments = found.get("arguments", found.get("parameters", {}))
+    arguments = found.get("arguments", found.get("parameters")) or {}
     if isinstance(arguments, str):
         arguments = jsonfile.parse_object(arguments)
     return ToolCall(found["name"], arguments)

@@ -1,4 +1,4 @@
-"""Orders of messages that a chat template takes (pure).
+"""Messages in the order and form that a chat template takes (pure).
 
 A protocol allows more orders than most templates render. What a template refuses is made acceptable step by step. Each
 step looks at the messages alone and changes only what it must, so that what was rendered before stays a beginning of
@@ -7,8 +7,11 @@ what is rendered next. No word is left out.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -16,15 +19,16 @@ Messages = list[Message]
 Step = Callable[[Messages], Messages]
 
 SYSTEM, USER, ASSISTANT, TOOL = "system", "user", "assistant", "tool"
+SHORT = re.compile("[A-Za-z0-9]{9}")
 HEADING = "[System message]"
 
 
 def acceptable(messages: Sequence[Message]) -> Iterator[Messages]:
-    """The messages as they are, then in orders that more and more templates take, none of them twice."""
+    """The messages as they are, then in forms that more and more templates take, none of them twice."""
     seen: list[Messages] = []
-    for steps in ORDERS:
+    for contents, calls, order in product(CONTENTS, CALLS, ORDERS):
         found = list(messages)
-        for step in steps:
+        for step in (*calls, *order, *contents):
             found = step(found)
         if found not in seen:
             seen.append(found)
@@ -34,12 +38,18 @@ def acceptable(messages: Sequence[Message]) -> Iterator[Messages]:
 def holds_all_words(text: str, messages: Sequence[Message]) -> bool:
     """Whether the rendered `text` holds what everybody but the model said: some templates leave a role out."""
     at = 0
-    for words in (str(message.get("content") or "").strip() for message in messages if message["role"] != ASSISTANT):
+    for words in (words_of(message).strip() for message in messages if message["role"] != ASSISTANT):
         if (found := text.find(words, at)) >= 0:  # usually in their order: a long text is searched once
             at = found + len(words)
         elif words not in text and json.dumps(words, ensure_ascii=False)[1:-1] not in text:
             return False
     return True
+
+
+def words_of(message: Message) -> str:
+    """The text of its content, which may be in parts."""
+    content = message.get("content") or ""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
 def joined(messages: Sequence[Message]) -> Messages:
@@ -131,6 +141,43 @@ def _folded(messages: Messages) -> Messages:
     return [{**rest[0], "content": _text(instructions, rest[0])}, *rest[1:]]
 
 
+def _short_ids(messages: Messages) -> Messages:
+    """Ids of calls as nine letters, the only ones that Mistral's templates take; results keep to their calls."""
+
+    def short(identity: str) -> str:
+        return identity if SHORT.fullmatch(identity) else hashlib.sha256(identity.encode()).hexdigest()[:9]
+
+    found: Messages = []
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            message = {**message, "tool_calls": [{**call, "id": short(call["id"])} for call in calls]}
+        if message["role"] == TOOL:
+            message = {**message, "tool_call_id": short(message.get("tool_call_id", ""))}
+        found.append(message)
+    return found
+
+
+def _written(messages: Messages) -> Messages:
+    """Arguments of calls as their JSON text, which DeepSeek's templates join to others."""
+
+    def written(call: Any) -> Any:
+        arguments = call["function"]["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        return {**call, "function": {**call["function"], "arguments": text}}
+
+    return [
+        {**message, "tool_calls": [written(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else message
+        for message in messages
+    ]
+
+
+def _parts(messages: Messages) -> Messages:
+    """Contents as lists of parts, for templates of vision models, which iterate them."""
+    return [{**message, "content": [{"type": "text", "text": message.get("content") or ""}]} for message in messages]
+
+
 _ALTERNATING = (_in_place, joined, _begun)
 # What keeps the most of what was said where it was comes first.
 ORDERS: tuple[tuple[Step, ...], ...] = (
@@ -145,8 +192,6 @@ ORDERS: tuple[tuple[Step, ...], ...] = (
     (_first, joined),
     (_first, joined, _begun),
     (_first, joined, _begun, _answered),
-    (_toolless, *_ALTERNATING),
-    (_toolless, *_ALTERNATING, _folded),
-    (_toolless, _first, joined, _begun),
-    (_toolless, _first, joined, _begun, _folded),
 )
+CALLS: tuple[tuple[Step, ...], ...] = ((), (_short_ids,), (_written,), (_toolless,))
+CONTENTS: tuple[tuple[Step, ...], ...] = ((), (_parts,))

@@ -7,14 +7,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, FailFast, Tag, field_validator
+from pydantic import Discriminator, FailFast, Tag
 
-from specdec_cli.core.jsonfile import shown
 from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.turns import Message, joined
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
-from specdec_cli.serve.http.contents import Content, Document, SearchResult, joined_text, kind_of_part, text_of
+from specdec_cli.serve.http.contents import (
+    Content,
+    Document,
+    SearchResult,
+    Unreadable,
+    joined_text,
+    kind_of_part,
+    require_readable,
+    text_of,
+)
 from specdec_cli.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
 from specdec_cli.serve.http.schema import FEW, Arguments, Asked, Body, Format, parse, wrapped
 from specdec_cli.serve.http.tools import anthropic_offer
@@ -51,17 +59,6 @@ class ResultBlock(Body):
     content: Content = []
 
 
-class OtherBlock(Body):
-    """What no text model can read."""
-
-    type: str
-
-    @field_validator("type")
-    @classmethod
-    def _refuse_kind(cls, kind: str) -> str:
-        raise ValueError(f"{shown(kind)} cannot be read: the model reads text only")
-
-
 def kind_of_block(value: Any) -> str:
     """The tag of the model that a block is read by."""
     kind = value.get("type", "") if isinstance(value, dict) else "text"
@@ -84,7 +81,7 @@ Block = Annotated[
     | Annotated[ThinkingBlock, Tag("<thinking>")]
     | Annotated[UseBlock, Tag("<use>")]
     | Annotated[ResultBlock, Tag("<result>")]
-    | Annotated[OtherBlock, Tag("<other>")],
+    | Annotated[Unreadable, Tag("<other>")],
     Discriminator(kind_of_block),
 ]
 
@@ -147,7 +144,10 @@ def _conversation(body: MessageBody) -> tuple[Message, ...]:
     system = "\n".join(block for place, block in enumerate(blocks) if place or not block.startswith(CHANGING))
     if system:
         found.append({"role": "system", "content": system})
-    for message in body.messages:
+    told = [place for place, message in enumerate(body.messages) if message.role == "user"]
+    for place, message in enumerate(body.messages):
+        if place in told[-1:]:
+            require_readable(message.content, f"messages[{place}].content")
         found += _read(message)
     if not any(message["role"] != "system" for message in found):
         raise bad_field("messages", "it is empty, but at least one message is expected")
@@ -161,7 +161,7 @@ def _read(message: BlockMessage) -> list[dict[str, Any]]:
         match block:
             case TextBlock(text=text):
                 texts.append(text)
-            case Document() | SearchResult():
+            case Document() | SearchResult() | Unreadable():
                 texts.append(block.words)
             case ThinkingBlock(thinking=thought):
                 thoughts.append(thought)

@@ -69,7 +69,7 @@ def make_app(service: Service) -> ASGIApp:
         Route(path, do, methods=[how]) for how, do_at in (("POST", posts), ("GET", gets)) for path, do in do_at.items()
     ]
     policy, tell = service.policy, service.tell
-    cors: Mapping[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",)}
+    cors: Mapping[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",), "allow_private_network": True}
     stack = [
         Middleware(Guard, policy.require_place, tell),
         *([Middleware(CORSMiddleware, policy.origins, **cors)] if policy.origins else []),

@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,7 +20,7 @@ from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, Prompt, ReasoningDelta, TextDelta
-from specdec_cli.serve.http.contents import Content, Said, text_of
+from specdec_cli.serve.http.contents import Content, Thought, joined_text, require_readable, text_of
 from specdec_cli.serve.http.dialect import Dialect, event, new_id, round_values, timings, usage
 from specdec_cli.serve.http.errors import HttpError, bad_field
 from specdec_cli.serve.http.schema import (
@@ -28,6 +28,7 @@ from specdec_cli.serve.http.schema import (
     MOST_CHOICES,
     Arguments,
     Body,
+    Reasoning,
     Shaped,
     Top,
     Whole,
@@ -57,7 +58,7 @@ class ToldMessage(Body):
     """What the system or the user says; a role of any other name is refused here."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Said = []
+    content: Content = []
 
     def read(self) -> Message:
         """As templates take it."""
@@ -68,16 +69,23 @@ class ToldMessage(Body):
 class AssistantMessage(Body):
     """What the model said, thought and called."""
 
-    content: Said = []
+    content: Content = []
     reasoning_content: str = ""
+    reasoning: str = ""
     tool_calls: Annotated[list[EarlierCall], FailFast(), FEW] = []
     audio: Annotated[None, refused("it refers to stored data; send its text as content")] = None
-    function_call: Annotated[None, refused("it was replaced by tool_calls")] = None
+    function_call: CalledFunction | None = None
 
     def read(self) -> Message:
         """As templates take it."""
-        calls = [reading.call(one.id, one.function.name, one.function.arguments) for one in self.tool_calls]
-        return reading.assistant(text_of(self.content), self.reasoning_content, calls)
+        calls = [(one.id, one.function) for one in self.tool_calls]
+        calls += [(self.function_call.name, self.function_call)] if self.function_call else []
+        thoughts = joined_text(*(part.thought for part in self.content if isinstance(part, Thought)))
+        return reading.assistant(
+            text_of(self.content),
+            self.reasoning_content or self.reasoning or thoughts,
+            [reading.call(identity, function.name, function.arguments) for identity, function in calls],
+        )
 
 
 class ToolMessage(Body):
@@ -85,17 +93,18 @@ class ToolMessage(Body):
 
     content: Content = []
     tool_call_id: str = ""
+    name: str = ""
 
     def read(self) -> Message:
-        """As templates take it."""
-        return reading.result(self.tool_call_id, text_of(self.content))
+        """As templates take it; a function of the older form is known by its name alone."""
+        return reading.result(self.tool_call_id or self.name, text_of(self.content))
 
 
 ChatMessage = Annotated[
     Annotated[ToldMessage, Tag("<told>")]
     | Annotated[AssistantMessage, Tag("<assistant>")]
     | Annotated[ToolMessage, Tag("<tool>")],
-    by("role", {"assistant": "<assistant>", "tool": "<tool>"}, "<told>"),
+    by("role", {"assistant": "<assistant>", "tool": "<tool>", "function": "<tool>"}, "<told>"),
 ]
 
 
@@ -113,6 +122,8 @@ class ChatBody(Shaped):
     logprobs: bool = False
     top_logprobs: Top = None
     reasoning_effort: str | None = None
+    reasoning: Reasoning = Reasoning()
+    enable_thinking: bool | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
 
@@ -125,7 +136,10 @@ class ChatBody(Shaped):
         turn: Turn | None = None
         if goes_on is not None or opens is not None:
             turn = "last" if goes_on else "none" if opens is False else "answer"
-        return TemplateValues.of_effort(self.reasoning_effort, self.chat_template_kwargs, turn)
+        effort, thinks = self.reasoning_effort or self.reasoning.effort, self.enable_thinking
+        values = TemplateValues.of_effort(effort, self.chat_template_kwargs, turn)
+        thinks = self.reasoning.enabled if thinks is None else thinks
+        return values if thinks is None else replace(values, thinks=thinks)
 
 
 class TextBody(Shaped):
@@ -164,6 +178,9 @@ def messages_of(body: ChatBody) -> tuple[Message, ...]:
     """The `messages` as templates take them. Raises: HttpError."""
     if not body.messages:
         raise bad_field("messages", "it is empty, but at least one message is expected")
+    told = [place for place, message in enumerate(body.messages) if isinstance(message, ToldMessage)]
+    for place in told[-1:]:
+        require_readable(body.messages[place].content, f"messages[{place}].content")
     return reading.conversation([message.read() for message in body.messages])
 
 

@@ -1,18 +1,18 @@
 """What messages hold, whatever their dialect: parts of a content, one model a kind.
 
-What no text model can read is refused where people say it. In what a function returned it becomes a note: refused, it
-would be refused with every later turn of its conversation too.
+What no text model can read is refused where it is asked about. In what was said earlier, or returned by a function, it
+becomes a note: refused, it would be refused with every later turn of its conversation too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, Discriminator, FailFast, Tag, field_validator
-from pydantic_core import PydanticCustomError
+from pydantic import Discriminator, FailFast, Tag
 
 from specdec_cli.core.jsonfile import shown
+from specdec_cli.serve.http.errors import bad_field
 from specdec_cli.serve.http.schema import FEW, Body, wrapped
 
 TEXTS = ("", "text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
@@ -38,22 +38,27 @@ class TextPart(Body):
         return self.text or self.refusal
 
 
+class Thought(Body):
+    """What the model thought, as a part of its answer; it is no text."""
+
+    thinking: Content = []
+    text: str = ""
+    words: ClassVar[str] = ""
+
+    @property
+    def thought(self) -> str:
+        return self.text or text_of(self.thinking)
+
+
 class Unreadable(Body):
-    """An image, a sound, a file or a video."""
+    """An image, a sound, a file, or what else no text model can read."""
 
     type: str
-
-    @field_validator("type")
-    @classmethod
-    def _known(cls, kind: str) -> str:
-        if kind not in UNREADABLE:
-            raise ValueError(f"{shown(kind)} is unknown: parts are of type text")
-        return kind
 
     @property
     def words(self) -> str:
         """A note of it."""
-        return f"[{UNREADABLE[self.type]}, which this model cannot see]"
+        return f"[{UNREADABLE.get(self.type, self.type)}, which this model cannot see]"
 
 
 class Source(Body):
@@ -97,6 +102,8 @@ def kind_of_part(value: Any) -> str:
         return "<found>"
     if kind == "document" and isinstance(source, dict) and source.get("type") in SOURCES:
         return "<document>"
+    if kind in ("thinking", "reasoning"):
+        return "<thought>"
     return "<text>" if kind in TEXTS else "<other>"
 
 
@@ -104,22 +111,20 @@ Part = Annotated[
     Annotated[TextPart, Tag("<text>")]
     | Annotated[Document, Tag("<document>")]
     | Annotated[SearchResult, Tag("<found>")]
+    | Annotated[Thought, Tag("<thought>")]
     | Annotated[Unreadable, Tag("<other>")],
     Discriminator(kind_of_part),
 ]
 Content = Annotated[list[Part], FailFast(), FEW, wrapped("text", type="text")]
 
 
-def _require_readable(parts: list[Part]) -> list[Part]:
+def require_readable(parts: Sequence[Body], path: str) -> None:
+    """Raises: HttpError for a part of the content at `path` that no text model can read."""
     for place, part in enumerate(parts):
         if isinstance(part, Unreadable):
-            reason = f"{part.type} cannot be read: the model reads text only"
-            raise PydanticCustomError("unreadable", "{reason}", {"reason": reason, "at": f"[{place}].type"})
-    return parts
-
-
-# What somebody says.
-Said = Annotated[Content, AfterValidator(_require_readable)]
+            name, known = f"{path}[{place}].type", part.type in UNREADABLE
+            reason = "cannot be read: the model reads text only" if known else "is unknown: parts are of type text"
+            raise bad_field(name, f"{part.type if known else shown(part.type)} {reason}")
 
 
 def text_of(parts: Sequence[Part]) -> str:

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, FailFast, Tag, field_validator, model_validator
+from pydantic import AliasChoices, Discriminator, FailFast, Field, Tag, field_validator, model_validator
 
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
-from specdec_cli.serve.http.contents import Content, Said, text_of
+from specdec_cli.serve.http.contents import Content, require_readable, text_of
 from specdec_cli.serve.http.errors import HttpError, bad_field
-from specdec_cli.serve.http.schema import FEW, Arguments, Asked, Body, Format, Texts, parse, wrapped
+from specdec_cli.serve.http.schema import FEW, Arguments, Asked, Body, Format, Reasoning, Texts, parse, wrapped
 from specdec_cli.serve.http.tools import openai_offer, qualified
 from specdec_cli.serve.model import Model
 
@@ -29,7 +29,7 @@ class MessageItem(Body):
     """What somebody said."""
 
     role: Literal["user", "assistant", "system", "developer"]
-    content: Said = []
+    content: Content = []
 
 
 class CallItem(Body):
@@ -41,10 +41,19 @@ class CallItem(Body):
     arguments: Arguments = ""
 
 
+class CustomItem(Body):
+    """A tool of free text that the model called, or a shell."""
+
+    name: str = "local_shell"
+    call_id: str
+    input: str | None = None
+    action: Any = None
+
+
 class ResultItem(Body):
     """What it returned."""
 
-    call_id: str
+    call_id: str = Field(validation_alias=AliasChoices("call_id", "id"))
     output: Content = []
 
 
@@ -88,12 +97,14 @@ def kind_of_item(value: Any) -> str:
 ITEMS = {
     "message": "<message>",
     "function_call": "<call>",
-    "function_call_output": "<result>",
+    **dict.fromkeys(("custom_tool_call", "local_shell_call"), "<custom>"),
+    **dict.fromkeys(("function_call_output", "custom_tool_call_output", "local_shell_call_output"), "<result>"),
     "reasoning": "<reasoning>",
 }
 Item = Annotated[
     Annotated[MessageItem, Tag("<message>")]
     | Annotated[CallItem, Tag("<call>")]
+    | Annotated[CustomItem, Tag("<custom>")]
     | Annotated[ResultItem, Tag("<result>")]
     | Annotated[ReasoningItem, Tag("<reasoning>")]
     | Annotated[StoredItem, Tag("<stored>")]
@@ -106,12 +117,6 @@ class TextOptions(Body):
     """How the text is shaped."""
 
     format: Format | None = None
-
-
-class Reasoning(Body):
-    """How hard to think."""
-
-    effort: str | None = None
 
 
 class ResponseBody(Asked):
@@ -127,12 +132,15 @@ class ResponseBody(Asked):
     input: Annotated[list[Item], FailFast(), FEW, wrapped("content", role="user")] = []
     text: TextOptions = TextOptions()
     reasoning: Reasoning = Reasoning()
+    reasoning_effort: str | None = None
+    response_format: Format | None = None
 
 
 def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(ResponseBody, values)
-    constraint = reading.constraint_of(body.text.format, "text.format")
+    shape = "response_format" if body.text.format is None and body.response_format else "text.format"
+    constraint = reading.constraint_of(body.text.format or body.response_format, shape)
     if LOGPROBS in body.include:
         raise bad_field("include", f"{LOGPROBS} is not supported; /v1/chat/completions returns logprobs")
     return reading.chat_request(
@@ -143,8 +151,8 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
         openai_offer(body, nested=False),
         messages=_conversation(body),
         source="input",
-        shape="text.format",
-        template=TemplateValues.of_effort(body.reasoning.effort, body.chat_template_kwargs),
+        shape=shape,
+        template=TemplateValues.of_effort(body.reasoning.effort or body.reasoning_effort, body.chat_template_kwargs),
         extra={name: values.get(name) for name in ECHOED},
     )
 
@@ -152,8 +160,12 @@ def read(values: Mapping[str, Any], model: Model) -> ChatRequest:
 def _conversation(body: ResponseBody) -> tuple[Message, ...]:
     """Instructions and input items, as templates take them; what a model said and called in one turn is one message."""
     found: list[dict[str, Any]] = [{"role": "system", "content": body.instructions}] if body.instructions else []
-    for item in body.input:
+    told = [place for place, item in enumerate(body.input) if isinstance(item, MessageItem) and item.role == "user"]
+    for place, item in enumerate(body.input):
         match item:
+            case MessageItem() if place in told[-1:]:
+                require_readable(item.content, f"input[{place}].content")
+                found.append({"role": "user", "content": text_of(item.content)})
             case MessageItem(role="assistant"):
                 _join(found, reading.assistant(text_of(item.content)))
             case MessageItem():
@@ -162,6 +174,9 @@ def _conversation(body: ResponseBody) -> tuple[Message, ...]:
             case CallItem():
                 call = reading.call(item.call_id, qualified(item.namespace, item.name), item.arguments)
                 _join(found, reading.assistant("", calls=[call]))
+            case CustomItem():
+                given = item.action if item.input is None else {"input": item.input}
+                _join(found, reading.assistant("", calls=[reading.call(item.call_id, item.name, given or {})]))
             case ResultItem():
                 found.append(reading.result(item.call_id, text_of(item.output)))
             case ReasoningItem() if thought := text_of(item.content or item.summary):  # none where it is encrypted

@@ -70,11 +70,10 @@ def parse(kind: type[B], values: Mapping[str, Any]) -> B:
         first = error.errors(include_url=False)[0]
         places = [part for part in first["loc"] if not str(part).startswith("<")]  # tags of unions are no names
         name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in places).lstrip(".")
-        name += first.get("ctx", {}).get("at", "")
         message, value = OURS.sub("", first["msg"]), first["input"]
         if first["type"] == "missing":
             message = "it is missing"
-        elif first["type"] not in ("value_error", "unreadable"):
+        elif first["type"] != "value_error":
             long = isinstance(value, dict | list | str) and len(value) > 20
             message = f"it is {kind_of(value) if long else shown(value)}: {message}"
         raise bad_field(name[:MOST_NAME], message) from error
@@ -109,6 +108,11 @@ def _few(value: Any, info: ValidationInfo) -> Any:
 def _whole(value: Any) -> Any:
     """JSON has one kind of number: 16.0 is whole."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _count(value: Any) -> Any:
+    """Of best tokens: some clients say whether they want any."""
+    return (1 if value else None) if isinstance(value, bool) else value
 
 
 def _schema(value: Any) -> Any:
@@ -172,7 +176,7 @@ Whole = Annotated[int, BeforeValidator(_whole)]
 Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_whole), _unless(-1)]
 Seed = Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)]
 Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
-Top = Annotated[Whole | None, Field(ge=0, le=MOST_TOP)]
+Top = Annotated[Whole | None, Field(ge=0, le=MOST_TOP), BeforeValidator(_count)]
 FEW = BeforeValidator(_few)
 Texts = Annotated[list[str], FEW, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 Stops = Annotated[Texts, Field(max_length=MOST_STOPS)]
@@ -221,6 +225,13 @@ class Format(Body):
     type: str | None = None
     json_schema: Format | None = None
     shape: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class Reasoning(Body):
+    """Whether and how hard to think."""
+
+    effort: str | None = None
+    enabled: bool | None = None
 
 
 class StreamOptions(Body):

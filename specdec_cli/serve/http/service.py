@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -78,7 +79,7 @@ class Service:
                     raise HttpError(413, f"a body of over {len(found) - 1} bytes exceeds the limit of {most}")
         except ClientDisconnect as error:
             raise HttpError(LEFT, "the client has disconnected") from error
-        return body_of(bytes(found))
+        return body_of(_decoded(bytes(found), request.headers.get("content-encoding", ""), most))
 
     async def aside(self, work: Callable[[], T]) -> T:
         """What `work` gives, done in a reader's thread. Raises: HttpError."""
@@ -205,6 +206,22 @@ class Service:
         """End every reply, as if its client had left; from the loop."""
         for events in tuple(self.open):
             events.leave()
+
+
+def _decoded(data: bytes, encoding: str, most: int) -> bytes:
+    """A body as it was before it was packed, up to `most` bytes of it. Raises: HttpError."""
+    if encoding.lower() in ("", "identity"):
+        return data
+    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
+        raise HttpError(415, f"the content encoding {shown(encoding)} is not read; send it as gzip, or as it is")
+    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 32)  # of gzip or zlib, as the data says
+    try:
+        found = unpacker.decompress(data, most + 1)
+    except zlib.error as error:
+        raise HttpError(400, f"the body cannot be unpacked as {encoding}") from error
+    if len(found) > most:
+        raise HttpError(413, f"a body of over {most} bytes exceeds the limit of {most}")
+    return found
 
 
 def _last(ids: list[int], ask: ChatRequest, limit: int | None) -> list[int]:

@@ -37,7 +37,6 @@ def rendered(tokenizer, values):
     ("template", "values", "names"),
     [
         (HARMONY, TemplateValues.of_effort("high"), {"reasoning_effort": "high"}),
-        (HARMONY, TemplateValues.of_effort("minimal"), {"reasoning_effort": "minimal"}),
         (HARMONY, TemplateValues(thinks=False), {}),
         (SWITCH, TemplateValues.of_effort("none"), {"enable_thinking": False}),
         (SWITCH, TemplateValues.of_effort("high"), {"enable_thinking": True}),
@@ -58,9 +57,15 @@ def test_a_template_is_asked_by_the_names_that_it_reads(tmp_path, template, valu
 
 def test_names_are_found_in_the_syntax_tree():
     """`message.thinking` is no name, nor is what a template sets itself; the tag of transformers is no damage."""
-    assert names_read(HARMONY) == {"messages", "reasoning_effort"}
-    assert names_read("{% set a = 1 %}{% generation %}{{ a + b }}{% endgeneration %}") == {"b"}
-    assert names_read("{% if %}") == frozenset()
+    assert names_read(HARMONY)[0] == {"messages", "reasoning_effort"}
+    assert names_read("{% set a = 1 %}{% generation %}{{ a + b + 'c' }}{% endgeneration %}") == ({"b"}, {"c"})
+    assert names_read("{% if %}") == (frozenset(), frozenset())
+
+
+@pytest.mark.parametrize(("effort", "near"), [("minimal", "low"), ("none", "low"), ("xhigh", "high"), ("odd", "odd")])
+def test_an_effort_that_a_template_neither_knows_nor_refuses_is_the_nearest(tmp_path, effort, near):
+    """gpt-oss was trained on three."""
+    assert rendered(tokenizer_of(tmp_path, HARMONY), TemplateValues.of_effort(effort)).startswith(f"Reasoning: {near}<")
 
 
 def test_an_effort_that_the_template_refuses_is_told_in_its_words(tmp_path):

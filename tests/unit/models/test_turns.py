@@ -106,4 +106,5 @@ def test_what_no_order_mends_is_told_in_the_templates_words(tmp_path):
 
 def test_orders_are_tried_once_each():
     messages = conversation(("user", "assistant", "user"))
-    assert list(acceptable(messages)) == [messages]
+    as_it_is, in_parts = acceptable(messages)
+    assert as_it_is == messages and [one["content"][0]["text"] for one in in_parts] == ["words0.", "words1.", "words2."]

@@ -59,7 +59,6 @@ ITS_OWN = [
     (CODEX, {"tools": [{"type": "mcp", "server_label": "m"}]}, "tools[0].type"),
     (CODEX, {"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, "tools[0].type"),
     (CHAT, {"messages": [USER, {"role": "assistant", "audio": {"id": "audio_1"}}, USER]}, "messages[1].audio"),
-    (CHAT, {"messages": [USER, {"role": "assistant", "function_call": {"name": "f"}}]}, "messages[1].function_call"),
     (CHAT, {"messages": [{"role": "user", "content": [FILE]}]}, "messages[0].content[0].type"),
     (CLAUDE, {"thread": CONTINUE}, "thread"),
     (CLAUDE, {"container": "container_1"}, "container"),
