@@ -52,10 +52,11 @@ SHAPES: tuple[ShapeKind, ...] = ("schema", "regex", "grammar")
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """The shape that an answer must have; a grammar is in llguidance's Lark form."""
+    """The shape that an answer must have; a grammar is in llguidance's Lark form. `whole`: thinking included."""
 
     kind: ShapeKind
     text: str
+    whole: bool = False
 
     @property
     def noun(self) -> str:

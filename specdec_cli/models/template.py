@@ -13,7 +13,7 @@ EFFORT = "reasoning_effort"
 # Efforts that mean no thinking, where there is a switch for it.
 NONE = ("none", "minimal")
 # What a template is given by whoever renders it.
-GIVEN = ("messages", "tools", "add_generation_prompt", "continue_final_message")
+GIVEN = frozenset(("messages", "tools", "add_generation_prompt", "continue_final_message"))
 # transformers' own tag, which jinja2 does not know.
 GENERATION = re.compile(r"{%-?\s*(?:end)?generation\s*-?%}")
 THINK_WORDS = ("on", "off", "low", "medium", "high")

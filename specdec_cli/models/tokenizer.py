@@ -14,11 +14,12 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
+from specdec_cli.models.call_forms import CallForm, form_of
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
-from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words
+from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined, one_call_a_turn
 from specdec_cli.models.vocab import (
     Spellings,
     TokenTable,
@@ -184,6 +185,11 @@ class Tokenizer:
         """
         for message in messages:
             require_characters(str(message.get("content", "")))
+        form = self.call_form
+        if form is not None and (told := form.description(tools)):
+            messages, tools = joined([{"role": "system", "content": told}, *messages]), ()
+        if form is not None and form.alone:
+            messages = one_call_a_turn(messages)
         marks = unused_marks(messages, tools, values.named)
         mark, end = next(marks), next(marks)
         special = self._special[0]
@@ -238,9 +244,18 @@ class Tokenizer:
 
     @property
     def call_format(self) -> str:
-        """mlx-lm's name of the form that calls have, such as `json_tools`; empty where there is none."""
+        """The name of the form that calls have, mlx-lm's such as `json_tools`, or ours; empty where there is none."""
         parse = self._wrapper.tool_parser
-        return "" if parse is None else str(parse.__module__).rpartition(".")[2]
+        if parse is not None:
+            return str(parse.__module__).rpartition(".")[2]
+        return "" if self.call_form is None else self.call_form.name
+
+    @cached_property
+    def call_form(self) -> CallForm | None:
+        """The form that its calls have where mlx-lm has no parser for them; None where it has, or nothing is known."""
+        if self._wrapper.tool_parser is not None:
+            return None
+        return form_of(self.template, "tools" in self._template_reads[0], lambda text: self.token_of(text) is not None)
 
     def token_of(self, text: str) -> int | None:
         """The one token that `text` is, if the vocabulary has such an entry."""
@@ -254,7 +269,7 @@ class Tokenizer:
     @property
     def template_names(self) -> frozenset[str]:
         """The names of values that the chat template reads."""
-        return self._template_reads[0]
+        return self._template_reads[0] - GIVEN
 
     @cached_property
     def _template_reads(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -266,7 +281,7 @@ class Tokenizer:
             names_read(text) for text in (templates.values() if isinstance(templates, dict) else [templates or ""])
         ]
         names, texts = (frozenset().union(*kind) for kind in zip(*found, strict=True))
-        return frozenset(name for name in names if name not in GIVEN and name[-6:] != "_token"), texts
+        return frozenset(name for name in names if name[-6:] != "_token"), texts
 
     @property
     def template(self) -> str:

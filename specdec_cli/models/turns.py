@@ -141,6 +141,29 @@ def _folded(messages: Messages) -> Messages:
     return [{**rest[0], "content": _text(instructions, rest[0])}, *rest[1:]]
 
 
+def one_call_a_turn(messages: Sequence[Message]) -> Messages:
+    """A turn of several calls as several turns, each with its result."""
+    found: Messages = []
+    waiting: list[Message] = []
+    for message in messages:
+        if message["role"] == TOOL and waiting:
+            at = next((n for n, turn in enumerate(waiting) if _calls(turn, message)), 0)
+            found.append(waiting.pop(at))
+        else:
+            found, waiting = [*found, *waiting], []
+            if len(calls := message.get("tool_calls") or ()) > 1:
+                rest = {**message, "content": "", "tool_calls": []}
+                waiting = [{**(rest if n else message), "tool_calls": [call]} for n, call in enumerate(calls)]
+                continue
+        found.append(message)
+    return [*found, *waiting]
+
+
+def _calls(turn: Message, result: Message) -> bool:
+    """Whether `result` is that of the call in `turn`."""
+    return bool(turn["tool_calls"][0]["id"] == result.get("tool_call_id"))
+
+
 def _short_ids(messages: Messages) -> Messages:
     """Ids of calls as nine letters, the only ones that Mistral's templates take; results keep to their calls."""
 
@@ -193,5 +216,5 @@ ORDERS: tuple[tuple[Step, ...], ...] = (
     (_first, joined, _begun),
     (_first, joined, _begun, _answered),
 )
-CALLS: tuple[tuple[Step, ...], ...] = ((), (_short_ids,), (_written,), (_toolless,))
+CALLS: tuple[tuple[Step, ...], ...] = ((), (one_call_a_turn,), (_short_ids,), (_written,), (_toolless,))
 CONTENTS: tuple[tuple[Step, ...], ...] = ((), (_parts,))

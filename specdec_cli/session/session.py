@@ -357,7 +357,7 @@ class Session:
         if constraint is not None:
             if request.ignore_eos:
                 raise UsageError(f"ignore_eos goes on where {constraint.flag} ends", "leave one of them out")
-            thinking = self.thinking(prompt)
+            thinking = None if constraint.whole else self.thinking(prompt)
             require_uncut(constraint, request.stop, thinks=thinking is not None)
             matcher = self.pair.vocabulary().matcher(constraint, thinking)
         if not (request.bad_words or request.min_tokens):

@@ -18,6 +18,7 @@ from typing import Any
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
 from specdec_cli.core.request import Request
+from specdec_cli.models.call_forms import CallForm, Piece
 from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
 from specdec_cli.models.tokenizer import Tokenizer
@@ -132,6 +133,32 @@ class CallStream:
             return self._tell(length)
         self._held, self._fresh = self._held[length:], True
         return calls
+
+
+class FormStream:
+    """Splits streamed text by the reader of a form of calls; a call that JSON cannot say is text."""
+
+    over = False
+
+    def __init__(self, form: CallForm, tools: Sequence[Tool]) -> None:
+        self._reader = form.reader(tools)
+
+    def feed(self, text: str) -> Iterator[Delta]:
+        """The pieces that `text` made certain."""
+        yield from map(_delta, self._reader.feed(text))
+
+    def finish(self) -> Iterator[Delta]:
+        """The rest."""
+        yield from map(_delta, self._reader.finish())
+
+
+def _delta(piece: Piece) -> Delta:
+    if isinstance(piece, ToolCall):
+        try:
+            return Call.of(piece)
+        except (TypeError, ValueError):
+            return TextDelta(repr(piece.arguments))
+    return (ReasoningDelta if piece[0] == "thinking" else TextDelta)(piece[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,12 +276,17 @@ class Answer:
     _told_scores: int = 0
     _thinking: ThinkingStream = field(init=False)
     _thought: ThinkingCount | None = field(init=False)
-    _cutter: CallStream | LineCutter | None = None
+    _cutter: CallStream | FormStream | LineCutter | None = None
 
     def __post_init__(self) -> None:
         tags = self.model.tokenizer.thinking(self.prompt) if self.ask.text is None else None
-        self._thinking, self._thought = ThinkingStream(tags), ThinkingCount(tags) if tags else None
-        if self.ask.tools:
+        form = self.model.tokenizer.call_form if self.ask.text is None else None
+        reads = form is not None and (form.thinks or bool(self.ask.tools))
+        self._thinking = ThinkingStream(None if form is not None and form.thinks else tags)
+        self._thought = ThinkingCount(tags) if tags else None
+        if form is not None and reads:
+            self._cutter = FormStream(form, self.ask.tools)
+        elif self.ask.tools:
             self._cutter = CallStream(self.model.tokenizer, self.ask.tools)
         elif self.ask.lines is not None:
             self._cutter = LineCutter(self.ask.lines)

@@ -6,7 +6,7 @@ What cannot be enforced in this model's form of calls is refused, never promised
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -110,7 +110,7 @@ def _unknown_kind(tool: Tool, path: str) -> HttpError:
 
 def describe(functions: Sequence[Mapping[str, Any]], model: Model) -> list[dict[str, Any]]:
     """What a template is shown: everything but how strictly it is held to. Raises: HttpError where it knows none."""
-    if functions and model.tokenizer.call_marks is None:
+    if functions and not model.tokenizer.call_format:
         raise bad_field("tools", f"the template of {model.name} supports none that can be read")
     return [
         {**one, "function": {name: value for name, value in one["function"].items() if name != "strict"}}
@@ -130,12 +130,13 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
     field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
     if shape is not None and shape.kind != "schema":
         raise bad_field("tools", "beside tools, an answer's constraint must be a JSON schema")
-    marks, form = model.tokenizer.call_marks, model.tokenizer.call_format
-    if marks is None or form != calls.JSON_CALLS:
-        raise bad_field(field, f"the calls of {model.name} have a form ({form}) that cannot be enforced beside tools")
+    marks, name, form = model.tokenizer.call_marks, model.tokenizer.call_format, model.tokenizer.call_form
+    if form is None and name != calls.JSON_CALLS:
+        if not ask.must_call and shape is None:
+            return ask  # `strict` is a wish there, as it is elsewhere: many clients send it by habit
+        raise bad_field(field, f"the calls of {model.name} have a form ({name}) that cannot be enforced beside tools")
     if ask.request.stop:
         raise bad_field("stop", f"it could cut a call that {field} asks for")
-    start, end = (calls.Mark(mark, model.tokenizer.token_of(mark)) for mark in marks)
     wanted = [one["function"] for one in ask.tools if ask.must_call is None or one["function"]["name"] in ask.must_call]
     alike: set[str] = set()  # many functions have the same arguments, such as none
     functions = [(one["name"], _arguments(one, alike)) for one in wanted]
@@ -143,18 +144,22 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
         require_possible(shape)
     answer = None if shape is None else json_rule(shape.text)
 
-    def written(start: calls.Mark, end: calls.Mark) -> str:
+    def written(mark: Callable[[str], calls.Mark]) -> str:
+        if form is not None:
+            return form.grammar(functions, lambda text: mark(text).rule, bool(ask.must_call), ask.one_call, answer)
+        start, end = map(mark, marks or ("", ""))
         if ask.must_call:
             return calls.required(functions, start, end, ask.one_call)
         return calls.allowed(functions, start, end, ask.one_call, answer)
 
     try:  # any of them alone may be followed, and all together be too much
-        bare = Constraint("grammar", written(*map(calls.Mark, marks)))
-        require_possible(bare, before="" if ask.must_call else marks[0])
+        bare = Constraint("grammar", written(calls.Mark))
+        require_possible(bare, before="" if ask.must_call or marks is None else marks[0])
     except UsageError as error:
         raise bad_field("tools", f"{len(functions)} functions together: {error.message}") from error
-    grammar = written(start, end)
-    return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar)))
+    grammar = written(lambda text: calls.Mark(text, model.tokenizer.token_of(text)))
+    whole = form is not None and form.thinks
+    return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar, whole)))
 
 
 def _arguments(function: Mapping[str, Any], alike: set[str]) -> str:
