@@ -124,7 +124,8 @@ def _toolless(messages: Messages) -> Messages:
             name = message.get("name")
             message = {"role": USER, "content": f"[Result{f' of {name}' if name else ''}]\n{message['content']}"}
         elif calls := message.get("tool_calls"):
-            written = "\n".join(json.dumps(call["function"], ensure_ascii=False) for call in calls)
+            said = ({"name": one["function"]["name"], "parameters": one["function"]["arguments"]} for one in calls)
+            written = "\n".join(json.dumps(call, ensure_ascii=False) for call in said)
             rest = {name: value for name, value in message.items() if name != "tool_calls"}
             message = {**rest, "content": _text(message, {"content": written})}
         found.append(message)
