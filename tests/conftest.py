@@ -73,12 +73,19 @@ sys.addaudithook(isolation.refuse_writes)
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     global in_default_tier
-    in_default_tier = not any(item.get_closest_marker(tier) for tier in ("slow", "full", "real"))
+    in_default_tier = not any(item.get_closest_marker(tier) for tier in ("slow", "full", "real", "metal"))
     isolation.watching = True
     try:
         return (yield)
     finally:
         in_default_tier = isolation.watching = False
+
+
+def pytest_runtest_setup(item):
+    """Many tests of the tier `metal` are of other tiers, too, in which they run on any device."""
+    metal = mx.metal.is_available() and mx.default_device() == mx.gpu
+    if "metal" in item.config.option.markexpr and item.get_closest_marker("metal") and not metal:
+        pytest.skip(f"Metal is what is tested, and this is {mx.default_device()}: TEST_DEVICE=gpu on a Mac")
 
 
 @pytest.fixture(autouse=True)

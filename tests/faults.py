@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 120.0
-TIERS = {"default": "not slow and not full and not real", "slow": "slow"}
+TIERS = {"default": "not slow and not full and not real and not metal", "slow": "slow"}
 LEFT_BEHIND = shutil.ignore_patterns(".git", ".venv", "venv", "__pycache__", ".*_cache", "build", "dist")
 
 
@@ -110,7 +110,7 @@ FAULTS = (
     ),
     Fault(
         "a head's states one token late",
-        "engine/heads/cached.py",
+        "engine/heads/cached_head.py",
         "begin = self.cached + 1",
         "begin = self.cached",
         "unit/engine/drafters/test_mtp.py",
@@ -245,10 +245,10 @@ FAULTS = (
     ),
     Fault(
         "an interval half as wide",
-        "core/meter.py",
+        "core/speedup.py",
         "quantile = t_quantile(fit.freedom)",
         "quantile = t_quantile(fit.freedom) / 2",
-        "unit/core/test_meter.py",
+        "unit/core/test_speedup.py",
     ),
     Fault(
         "a probe may lose five times its share",

@@ -15,7 +15,7 @@ from typing import Literal
 
 from specdec_cli.audit.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.audit.prompts import AuditPrompt
-from specdec_cli.audit.rounding import Change, Group, Rounding, SeveralRows, difference
+from specdec_cli.audit.rounding import Group, LeadChange, Rounding, SeveralRows, difference
 from specdec_cli.core.events import Round, RoundDone, Start
 from specdec_cli.core.kinds import COUPLED, DEFAULT_DRAFTER
 from specdec_cli.core.request import Constraint, Request
@@ -169,17 +169,17 @@ def measure(
     target = session.slot.target
     precision = device.float32_products() if session.dtype == "float32" else session.dtype
     largest = max(position.largest_logit for _, text in texts for position in text.positions)
-    machine: Mapping[int, list[Change]] = {n: [] for n in rows}
-    ours: Mapping[int, list[Change]] = {n: [] for n in rows}
+    machine: Mapping[int, list[LeadChange]] = {n: [] for n in rows}
+    ours: Mapping[int, list[LeadChange]] = {n: [] for n in rows}
     for name, text in texts:
         on_text(name)
         for n in rows:
             theirs = {(read.position, read.row): read.leads for read in mlx_lm_leads(target, text, n)}
             for (position, row), leads in theirs.items():
                 change = difference(leads, text.positions[position].leads)
-                machine[n].append(Change(name, "repeated", position, row, change))
+                machine[n].append(LeadChange(name, "repeated", position, row, change))
             for read in row_leads(target, text, n):
                 change = difference(read.leads, theirs[read.position, read.row])
-                ours[n].append(Change(name, read.reading, read.position, read.row, change))
+                ours[n].append(LeadChange(name, read.reading, read.position, read.row, change))
     passes = [SeveralRows(n, Group("mlx-lm", machine[n]), Group("specdec", ours[n]), precision, largest) for n in rows]
     return Rounding(precision, sum(len(text.positions) for _, text in texts), passes, given)

@@ -21,6 +21,7 @@ import platformdirs
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.format import size
+from specdec_cli.engine import device
 from specdec_cli.hub import cache_folder, settings
 from specdec_cli.system import blas
 from specdec_cli.system.machine import physical_bytes, temporary_folder
@@ -48,8 +49,6 @@ def diagnose() -> list[Row]:
 
 
 def _machine() -> Iterator[Row]:
-    from specdec_cli.engine import device
-
     yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
     virtual = device.is_virtual()
     yield "computes on", device.backend(), VIRTUAL if virtual else BACKENDS[device.backend()]
@@ -135,8 +134,6 @@ def run_selftest(on_outcome: OnOutcome) -> SelfTest:
 
 def verification() -> str:
     """How far rollback is verified on this device, in one phrase."""
-    from specdec_cli.engine import device
-
     record = jsonfile.read_or_empty(record_file())
     wrong = record.get("wrong")
     if record.get("where") == _where() and isinstance(wrong, list):
@@ -154,7 +151,5 @@ def record_file() -> Path:
 
 def _where() -> dict[str, str]:
     """Everything the result depends on."""
-    from specdec_cli.engine import device
-
     versions = {name: device.versions()[name] for name in ("mlx", "mlx-lm")}
     return {"device": device.device_name(), "backend": device.backend(), **versions, "specdec": __version__}

@@ -49,7 +49,7 @@ def finite(value: float) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LeadChange:
     """Of a token's lead over a rival, as `row` (from 0) of a pass, in logits: the largest over its rivals.
 
     `position` is an index into the answer to `prompt`; `reading` is as in `engine.baseline.passes`.
@@ -67,10 +67,10 @@ class Group:
     """Changes, at least one, with something in common."""
 
     name: str
-    changes: Sequence[Change]
+    changes: Sequence[LeadChange]
 
     @property
-    def largest(self) -> Change:
+    def largest(self) -> LeadChange:
         return max(self.changes, key=lambda change: abs(change.logits))
 
     @property
@@ -113,7 +113,7 @@ class SeveralRows:
     def fault(self) -> Fault | None:
         """What rounding does not explain; None where nothing is."""
         rms, peak = self.bounds
-        readings: dict[str, list[Change]] = {}
+        readings: dict[str, list[LeadChange]] = {}
         for change in self.ours.changes:
             readings.setdefault(change.reading, []).append(change)
         groups = [Group(READINGS[reading], changes) for reading, changes in readings.items()]

@@ -17,7 +17,7 @@ from typing import Literal
 from specdec_cli.bench.prompts import PromptId
 from specdec_cli.bench.result import Arm, Condition, Length, Sample
 from specdec_cli.core.kinds import kind_of
-from specdec_cli.core.meter import CONFIDENCE, t_interval
+from specdec_cli.core.speedup import CONFIDENCE, t_interval
 
 # Fewer prompts give no useful interval.
 FEWEST_PROMPTS = 3

@@ -64,7 +64,7 @@ def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LengthRow:
     """One K, of all prompts or of one `kind`; `measured` on enough of them, or on too few. An unknown figure is None.
 
     `judged_rate` is accepted / (accepted + rejected), `verify_steps` is v(K + 1), and `draft_share` the draft's part of
@@ -99,7 +99,9 @@ class Row:
         return "" if self.speedup and self.speedup.low > 1.0 else "within noise"
 
 
-def make_row(k: Length, speedup: Interval | None, samples: Sequence[Sample], verify: float | None, kind: str) -> Row:
+def make_row(
+    k: Length, speedup: Interval | None, samples: Sequence[Sample], verify: float | None, kind: str
+) -> LengthRow:
     """The figures of these answers; those of rounds exclude the first token."""
 
     def total(*names: str) -> float:
@@ -108,7 +110,7 @@ def make_row(k: Length, speedup: Interval | None, samples: Sequence[Sample], ver
     accepted, answers = total("draft_n_accepted"), len(samples)
     seconds = total("draft_seconds", "verify_seconds")
     rates = log_rates(samples)
-    return Row(
+    return LengthRow(
         k,
         k == 0 or (speedup is not None and speedup.prompts >= FEWEST_PROMPTS),
         speedup,
@@ -154,7 +156,7 @@ class Report:
         return list(dict.fromkeys(at for one in self.estimates for at in one.measured))
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LengthRow]:
         """The baseline, then every K that was measured."""
         found = [self._row(0)]
         for one in self.estimates:
@@ -164,7 +166,7 @@ class Report:
         return found
 
     @cached_property
-    def kinds(self) -> list[Row]:
+    def kinds(self) -> list[LengthRow]:
         """The smallest K of each kind that was measured to be as fast as its fastest; 0 where plain decoding is."""
         found = []
         for kind in kinds_of(self.prompts):
@@ -185,7 +187,7 @@ class Report:
         samples = [sample for k in ks for sample in self._samples(k, kind)]
         return make_row("auto", None, samples, None, kind).judged_rate
 
-    def _row(self, k: int, kind: str = "") -> Row:
+    def _row(self, k: int, kind: str = "") -> LengthRow:
         """The baseline's row."""
         samples = self._samples(k, kind)
         prompts = len({sample.prompt for sample in samples})
@@ -216,8 +218,8 @@ class Change:
     """One K in both results."""
 
     k: Length
-    first: Row
-    second: Row
+    first: LengthRow
+    second: LengthRow
 
     @property
     def ratio(self) -> Interval | None:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.report import Report, Row, reports
+from specdec_cli.bench.report import LengthRow, Report, reports
 from specdec_cli.bench.result import BenchResult, Length, to_dict
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.format import count
@@ -121,7 +121,7 @@ def spread(interval: Interval | None, digits: int) -> str:
     return f"{mean} ±{'?' if wide else f'{interval.half_width:.{digits}f}'}"
 
 
-def mark(row: Row) -> str:
+def mark(row: LengthRow) -> str:
     """What stands before a figure of too few prompts."""
     return "?" if row.source == "too few" else ""
 

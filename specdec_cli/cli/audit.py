@@ -39,9 +39,8 @@ def audit(
     rounding can do to near-ties here.
     """
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
-    from specdec_cli.ui.audit import print_audit
-    from specdec_cli.ui.display import counting
-    from specdec_cli.ui.pairs import print_json
+    from specdec_cli.ui import audit as screen
+    from specdec_cli.ui import display, pairs
 
     effective({}, {"temperature": temp})
     if gap is not None and not gap >= 0.0:
@@ -56,12 +55,12 @@ def audit(
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
     plan = AuditPlan(samples, ks or (spec.pair.expected_k,), spec.drafter, max_tokens, *asked)
-    with awake(), counting(sys.stderr) as report:
+    with awake(), display.counting(sys.stderr) as report:
         result = run_audit(session, plan, report)
     if json:
-        print_json(sys.stdout, result.to_dict())
+        pairs.print_json(sys.stdout, result.to_dict())
     else:
-        print_audit(sys.stdout, result)
+        screen.print_audit(sys.stdout, result)
     result.require_lossless()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,16 +15,18 @@ from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import choose_named, choosing, forbid_network, loading, require_named
 from specdec_cli.cli.options import PairOptions, ShapeOptions
+from specdec_cli.cli.pairs import say
 from specdec_cli.cli.table import CONTENDERS
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, MTP
 from specdec_cli.core.request import Constraint, effective, one_name, parse_draft_context
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import awake
 
 if TYPE_CHECKING:
     from specdec_cli.bench.result import BenchResult
     from specdec_cli.bench.sweep import BenchRequest
-    from specdec_cli.pairs.pair import Pair
 
 app = typer.Typer()
 ENDINGS = (".json", ".html", ".svg")
@@ -41,8 +43,7 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
 
     It sweeps K by kind of text and recommends one; --write keeps it.
     """
-    from specdec_cli.bench.report import reports
-    from specdec_cli.bench.sentences import json_text
+    from specdec_cli.bench import report, sentences
     from specdec_cli.ui.bench.terminal import print_bench
     from specdec_cli.ui.terminal import make_console
 
@@ -53,9 +54,9 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
         request, reason = _request(models, options, shape.constraint())
     result = _measure(request, reason, options.export or [], options.quiet)
     if options.json:
-        sys.stdout.write(json_text(result))
+        sys.stdout.write(sentences.json_text(result))
     else:
-        print_bench(make_console(sys.stdout, plain=False), result, reports(result))
+        print_bench(make_console(sys.stdout, plain=False), result, report.reports(result))
     if options.write:
         _write(result, request.pair)
     if result.partial:
@@ -64,11 +65,9 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
 
 def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint | None) -> tuple[BenchRequest, str]:
     """What is to be measured, and why this pair; whatever is wrong with the options is said before anything loads."""
-    from specdec_cli.bench.prompts import from_file, load
-    from specdec_cli.bench.result import BenchSettings
-    from specdec_cli.bench.sweep import BenchRequest
+    forbid_network(models.offline)
+    from specdec_cli.bench import prompts, result, sweep
     from specdec_cli.pairs.files import resolve
-    from specdec_cli.pairs.pair import PairSpec
 
     drafts = models.drafts
     drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
@@ -80,12 +79,12 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
         problem = f"--prompts {options.prompts} and --kinds {options.kinds} both choose the prompts"
         raise UsageError(problem, "give one of the two")
     if options.prompts is not None:
-        prompts = from_file(options.prompts)
+        texts = prompts.from_file(options.prompts)
     else:
-        prompts = load([kind.strip() for kind in options.kinds.split(",")]) if options.kinds is not None else load()
+        kinds = prompts.KINDS if options.kinds is None else [kind.strip() for kind in options.kinds.split(",")]
+        texts = prompts.load(kinds)
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
-    forbid_network(models.offline)
     first = drafts[0] if models.target and drafts else None  # a draft beside --pair joins it below
     names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
     spec = choose_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
@@ -103,7 +102,7 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     if not options.drafters and not pair.draft:
         own = resolve(PairSpec(pair)).draft
         drafters = (MTP.name if own else LOOKUP.name,)  # without a draft, the text itself drafts
-    settings = BenchSettings(
+    settings = result.BenchSettings(
         pair=pair.name,
         named=listed,
         target=pair.target,
@@ -122,7 +121,7 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
         draft_context=pair.draft_context,
         own_context=models.draft_context is None,
     )
-    return BenchRequest(pair, settings, drafts[1:], drafters, prompts, models.force, shape), spec.reason
+    return sweep.BenchRequest(pair, settings, drafts[1:], drafters, texts, models.force, shape), spec.reason
 
 
 def _require_one_k(listed: bool, shape: Constraint | None, several: bool) -> None:
@@ -147,9 +146,7 @@ def _require_one_k(listed: bool, shape: Constraint | None, several: bool) -> Non
 def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
     """Load, run, and save, whatever happens after the first figure."""
     from specdec_cli.bench.sweep import Bench
-    from specdec_cli.session.signals import Interrupt
-    from specdec_cli.ui.bench.page import WRITERS
-    from specdec_cli.ui.bench.terminal import bench_progress
+    from specdec_cli.ui.bench import page, terminal
 
     with ExitStack() as stack:
         stack.enter_context(awake())
@@ -158,14 +155,14 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
 
             interrupt = stack.enter_context(Interrupt())
             machine = load_machine(request, interrupt.requested, tell)
-        on_progress = stack.enter_context(bench_progress(sys.stderr, quiet))
+        on_progress = stack.enter_context(terminal.bench_progress(sys.stderr, quiet))
         run = Bench(request, machine, on_progress, tell)
         try:
             run.run()
         finally:
             # Also after a second Ctrl-C, a signal or an error: what was measured is kept.
             for path in exports if run.samples else ():
-                text = WRITERS[path.suffix.lower()](run.result())
+                text = page.WRITERS[path.suffix.lower()](run.result())
                 write_export("--export", path, text, shown=False, plain=False)
     if not run.samples:
         raise KeyboardInterrupt
@@ -173,26 +170,21 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
 
 
 def _write(result: BenchResult, pair: Pair) -> None:
-    from specdec_cli.bench.report import reports
-    from specdec_cli.bench.sentences import chosen_k, entry
+    from specdec_cli.bench import report, sentences
     from specdec_cli.pairs.registry import record_measured, user_file
-    from specdec_cli.ui.pairs import print_line
 
-    report = reports(result)[0]
-    k = chosen_k(report)
-    record_measured(user_file(), pair, k, entry(report))
-    print_line(sys.stderr, f"{pair.name} now starts at K {k}: {user_file()}")
+    found = report.reports(result)[0]
+    k = sentences.chosen_k(found)
+    record_measured(user_file(), pair, k, sentences.entry(found))
+    say(f"{pair.name} now starts at K {k}: {user_file()}")
 
 
 def _compare(paths: tuple[Path, Path], json: bool) -> None:
-    from dataclasses import asdict
-
-    from specdec_cli.bench.report import compare
-    from specdec_cli.bench.result import read_result
+    from specdec_cli.bench import report, result
     from specdec_cli.ui.bench.terminal import print_comparison
     from specdec_cli.ui.pairs import print_json
 
-    found = compare(*map(read_result, paths))
+    found = report.compare(*map(result.read_result, paths))
     if json:
         print_json(sys.stdout, asdict(found))
     else:

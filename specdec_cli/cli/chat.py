@@ -27,12 +27,12 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import parse_draft_context
-from specdec_cli.session.conversation import OVERFLOWS, Overflow
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session.conversation import OVERFLOWS, Conversation, Overflow
 
 if TYPE_CHECKING:
     from specdec_cli.chat.loop import Reader
     from specdec_cli.chat.transcript import Transcript
-    from specdec_cli.pairs.pair import PairSpec
 
 app = typer.Typer()
 # The check that a chat fits into memory assumes a context of this many tokens.
@@ -144,7 +144,6 @@ def _talk(
 def open_transcript(resume: Path | None, save: Path | None, system: str | None) -> Transcript:
     """A new conversation, or the one to be continued. Raises: UsageError."""
     from specdec_cli.chat.transcript import Transcript, load, require_file
-    from specdec_cli.session.conversation import Conversation
 
     if save is not None:
         require_file(save)
@@ -161,10 +160,9 @@ def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
         return specify(models, shown=shown, plain=plain)
-    from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.pair import Pair, PairSpec
-
     forbid_network(models.offline)
+    from specdec_cli.pairs.catalog import registry
+
     pair = Pair(
         name=str(header.get("pair")),
         target=header["target"],

@@ -1,4 +1,4 @@
-"""What commands share: options in groups, and a question before something is done."""
+"""What commands share: options in groups, a line for a person, and a question before something is done."""
 
 from __future__ import annotations
 
@@ -51,6 +51,13 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     wrapped.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]  # read by inspect.signature
     wrapped.__annotations__ = {option.name: option.annotation for option in options}
     return wrapped
+
+
+def notify(sentence: str, plain: bool) -> None:
+    """A dim line on stderr."""
+    from specdec_cli.ui.display import print_notice
+
+    print_notice(sys.stderr, sentence, plain)
 
 
 def require_answer(question: str, yes: bool) -> None:

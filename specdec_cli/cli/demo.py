@@ -25,8 +25,7 @@ def demo(*, plain: bool = False) -> None:
 
     It is a race of two tiny models that ship inside specdec, and what it shows.
     """
-    from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.choose import first_step
+    from specdec_cli.pairs import catalog, choose
     from specdec_cli.ui.display import print_columns, print_notice
     from specdec_cli.ui.race import lesson
 
@@ -36,4 +35,4 @@ def demo(*, plain: bool = False) -> None:
     )
     require_lossless(events)
     print_notice(sys.stdout, "", plain)
-    print_columns(sys.stdout, lesson(events, first_step(registry()).hint), plain)
+    print_columns(sys.stdout, lesson(events, choose.first_step(catalog.registry()).hint), plain)

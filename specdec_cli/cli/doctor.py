@@ -70,11 +70,11 @@ def doctor(
 
 
 def _selftest(json: bool) -> None:
+    # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
+    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     from specdec_cli.audit.doctor import run_selftest
     from specdec_cli.ui.display import counting, print_columns
 
-    # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
-    os.environ.setdefault("MLX_ENABLE_TF32", "0")
     watched = sys.stdout.isatty()
     with counting(sys.stderr) as report:
 
@@ -96,7 +96,7 @@ def _selftest(json: bool) -> None:
 
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
-    from specdec_cli.audit.report import NOTHING_PRIVATE, make_report, report_rows
+    from specdec_cli.audit.machine_report import NOTHING_PRIVATE, make_report, report_rows
     from specdec_cli.ui.display import counting, print_columns, print_notice
 
     require_writable("--report", [file], (".json",))

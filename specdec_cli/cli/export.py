@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from specdec_cli.cli.command import notify
 from specdec_cli.core.errors import UsageError
 
 
@@ -24,12 +24,10 @@ def write_export(option: str, file: Path, text: str, *, shown: bool, plain: bool
 
     Raises: UsageError for a file that cannot be written.
     """
-    from specdec_cli.ui.display import print_notice
-
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
         hint = "name a file in a folder that exists and can be written to"
         raise UsageError(f"{option} {file} cannot be written: {error.strerror}", hint) from error
     if shown:
-        print_notice(sys.stderr, f"wrote {file}", plain)
+        notify(f"wrote {file}", plain)

@@ -30,25 +30,24 @@ def help_(*, context: typer.Context, topic: list[str] | None = None, plain: bool
 
     Without one, list all topics.
     """
-    from specdec_cli.ui.display import print_columns, print_notice
-    from specdec_cli.ui.markdown import print_document, print_text
+    from specdec_cli.ui import display, markdown
 
     known = documents()
     if not topic:
         # The line after a document's title says what it is about.
         summaries = [(name, path.read_text("utf-8").splitlines()[2]) for name, path in known.items()]
-        print_columns(sys.stdout, summaries, plain)
+        display.print_columns(sys.stdout, summaries, plain)
         if sys.stdout.isatty():
-            print_notice(sys.stdout, f"\n{FOOTER}", plain)
+            display.print_notice(sys.stdout, f"\n{FOOTER}", plain)
         return
     root = cast(typer.Context, context.find_root())
     if len(topic) > 1 or topic[0] not in known:
-        print_text(sys.stdout, f"{listing(command_at(root, topic, tuple(known)), True, plain)}\n", plain)
+        markdown.print_text(sys.stdout, f"{listing(command_at(root, topic, tuple(known)), True, plain)}\n", plain)
         return
     text = known[topic[0]].read_text("utf-8")
     if topic[0] in cast(TyperGroup, root.command).commands:
         text += f"\n## Every option\n\n```\n{listing(command_at(root, topic, ()), True, plain=True)}\n```\n"
-    print_document(sys.stdout, text, plain)
+    markdown.print_document(sys.stdout, text, plain)
 
 
 def command_at(root: typer.Context, names: list[str], documents: tuple[str, ...]) -> typer.Context:

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from specdec_cli.cli.command import notify
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import HEAD, NONE, K, drafter_at
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AnswerSettings:
-    """The options of one answer, read. `asked` holds what they say; `k` and `stop_repetition` None are the pair's."""
+    """The options of one answer, read. `asked` is what they request; None of the others: the pair's own."""
 
     asked: Request
     k: K | None
@@ -87,10 +88,8 @@ def draft_name(draft: str | None, head_from: str | None) -> str | None:
 
 def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: bool) -> None:
     """Say that a draft length has no effect where nobody was asked to draft; nothing unless `shown`."""
-    from specdec_cli.ui.display import print_notice
-
     if shown and k and models.drafter == NONE.name:
-        print_notice(sys.stderr, f"-k {k} has no effect: --drafter {NONE.name} drafts nothing", plain)
+        notify(f"-k {k} has no effect: --drafter {NONE.name} drafts nothing", plain)
 
 
 def specify(
@@ -128,14 +127,13 @@ def forbid_network(offline: bool) -> None:
 @contextmanager
 def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> Iterator[None]:
     """A line on a terminal, before the imports that take seconds: choosing a draft may read several tokenizers."""
-    from specdec_cli.ui.display import print_notice, status_line
-    from specdec_cli.ui.terminal import can_draw, is_terminal
+    from specdec_cli.ui import display, terminal
 
     words = f"loading {models.pair or models.target or 'a pair'}…"
-    with status_line(sys.stderr, shown and not plain) as say:
+    with display.status_line(sys.stderr, shown and not plain) as say:
         say(words)
-        if shown and is_terminal(sys.stderr) and (plain or not can_draw(sys.stderr)):
-            print_notice(sys.stderr, words, plain)
+        if shown and terminal.is_terminal(sys.stderr) and (plain or not terminal.can_draw(sys.stderr)):
+            notify(words, plain)
         yield
 
 
@@ -143,21 +141,21 @@ def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: boo
 def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[Callable[[str], None]]:
     """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
 
-    Gives what prints a line meanwhile.
+    Yields a function that prints a line meanwhile.
     """
-    from specdec_cli.ui.display import print_notice, status_line
+    from specdec_cli.ui.display import status_line
 
     with status_line(sys.stderr, shown and not plain) as say:
 
         def tell(sentence: str) -> None:
             if shown:
                 say("")
-                print_notice(sys.stderr, sentence, plain)
+                notify(sentence, plain)
 
         say(f"loading {name}…")
         yield tell
     if shown and reason:
-        print_notice(sys.stderr, reason, plain)
+        notify(reason, plain)
 
 
 def load_session(
@@ -195,8 +193,5 @@ def without_reason(spec: PairSpec) -> PairSpec:
 
 def introduce_demo(name: str, *, shown: bool, plain: bool) -> None:
     """Say what the pair `name` is, if it is the demo, and the next command; nothing unless `shown`."""
-    from specdec_cli.ui.display import print_notice
-
     if name == DEMO and shown:
-        sentence = "demo pair: it completes Python and knows nothing else; a real one: specdec pull"
-        print_notice(sys.stderr, sentence, plain)
+        notify("demo pair: it completes Python and knows nothing else; a real one: specdec pull", plain)

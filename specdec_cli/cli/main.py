@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from specdec_cli.cli import audit, bench, chat, demo, doctor, help, pairs, race, replay, run, serve
-from specdec_cli.cli.command import choose
+from specdec_cli.cli.command import choose, notify
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.cli.table import PREFIX, row_of, variables
@@ -176,7 +176,6 @@ def exit_code(arguments: list[str]) -> int:
 
 def begin(missing: NoPair, arguments: list[str]) -> int:
     """No pair was named: a person may get the one that suits this machine and go on, or see the demo."""
-    from specdec_cli.ui.display import print_notice
     from specdec_cli.ui.terminal import is_terminal
 
     silent = {"-q", "--quiet", "--json"} & set(arguments)
@@ -184,7 +183,7 @@ def begin(missing: NoPair, arguments: list[str]) -> int:
         return fail(missing)
     *about, question = missing.offer.split("\n")
     for line in (f"{missing.message[0].upper()}{missing.message[1:]}.", *about):
-        print_notice(sys.stderr, line, plain="--plain" in arguments)
+        notify(line, plain="--plain" in arguments)
     get, show = missing.command, ("demo",)
     answers = {"": get, "y": get, "yes": get, "n": (), "no": (), "d": show, "demo": show}
     try:

@@ -90,18 +90,17 @@ class DisplayOptions(LookOptions):
 
     def no_echo(self) -> AbstractContextManager[None]:
         """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""
-        from specdec_cli.ui.suspension import no_echo
-        from specdec_cli.ui.terminal import can_draw
+        from specdec_cli.ui import suspension, terminal
 
-        drawn = self.notices and not self.plain and self.panel is not False and can_draw(sys.stderr)
-        return no_echo(sys.stdin if drawn else None)
+        drawn = self.notices and not self.plain and self.panel is not False and terminal.can_draw(sys.stderr)
+        return suspension.no_echo(sys.stdin if drawn else None)
 
     def answer_press(self, presses: int) -> None:
         """As `ui.suspension.answer_press`, on stderr."""
-        from specdec_cli.ui.suspension import answer_press
-        from specdec_cli.ui.terminal import can_draw
+        from specdec_cli.ui import suspension, terminal
 
-        answer_press(presses, sys.stderr, self.plain or not can_draw(sys.stderr), not self.notices)
+        bare = self.plain or not terminal.can_draw(sys.stderr)
+        suspension.answer_press(presses, sys.stderr, bare, not self.notices)
 
     def open(self, name: str) -> AbstractContextManager[Display]:
         """The display of one reply of the pair `name` on this process's streams.

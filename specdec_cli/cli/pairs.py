@@ -18,6 +18,7 @@ from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
+from specdec_cli.system.machine import physical_bytes
 
 app = typer.Typer()
 pairs_app = typer.Typer(invoke_without_command=True)
@@ -47,7 +48,6 @@ def pairs(
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.pairs import catalog
-    from specdec_cli.system.machine import physical_bytes
     from specdec_cli.ui.pairs import print_json, print_pairs
 
     known = catalog.registry()
@@ -77,8 +77,7 @@ def add(
 
     An entry of that name is replaced only after a question.
     """
-    from specdec_cli.pairs import catalog
-    from specdec_cli.pairs.registry import add_pair, user_file
+    from specdec_cli.pairs import catalog, registry
 
     new = _named_pair(name, models, k)
     known = catalog.registry().pairs.get(name)  # a file that cannot be read is not added to
@@ -86,8 +85,8 @@ def add(
         ask(f"{name} is {known.described}. Replace it by {new.described}?", yes)
     elif known is not None:
         new = replace(known, k=new.k if k is not None else known.k)
-    add_pair(user_file(), new)
-    say(f"saved pair {name} ({user_file()})")
+    registry.add_pair(registry.user_file(), new)
+    say(f"saved pair {name} ({registry.user_file()})")
     problem = catalog.missing(new)
     if problem is not None and catalog.can_be_pulled(problem):
         say(f"it is not here yet: specdec pull {name}")
@@ -105,8 +104,7 @@ def _same_models(known: Pair, new: Pair) -> bool:
 
 def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
-    from specdec_cli.pairs.files import name_to_keep
-    from specdec_cli.pairs.registry import DIGEST
+    from specdec_cli.pairs import files, registry
 
     if not NAME.fullmatch(name):
         raise UsageError(f"{name!r} is not a valid name for a pair", "use letters, digits, dots, - and _ only")
@@ -116,14 +114,14 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
     if models.target is None:
         raise UsageError(f"pair {name} has no target", f"specdec pairs add {name} --target ID --draft ID")
     for option, revision in (("target", models.target_revision), ("draft", models.draft_revision)):
-        if revision is not None and not DIGEST.fullmatch(revision):
+        if revision is not None and not registry.DIGEST.fullmatch(revision):
             hint = "give the commit's 40 hex digits: a branch or tag may name other files tomorrow"
             raise UsageError(f"--{option}-revision {revision} is not a commit, so a pair cannot store it", hint)
     length, draft = parse_k(k), draft_name(models.draft, models.head_from)
     return Pair(
         name,
-        name_to_keep(models.target),
-        None if draft is None else name_to_keep(draft),
+        files.name_to_keep(models.target),
+        None if draft is None else files.name_to_keep(draft),
         "auto" if length is None else length,
         target_revision=models.target_revision,
         draft_revision=models.draft_revision,
@@ -137,13 +135,12 @@ def use(*, name: str, yes: bool = False, force: bool = False) -> None:
 
     One that is not here is pulled first, if you agree.
     """
-    from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.registry import set_default, user_file
+    from specdec_cli.pairs import catalog, registry
 
-    pair = registry().find(name)
+    pair = catalog.registry().find(name)
     if not force:
         _bring(pair, yes)
-    set_default(user_file(), name)
+    registry.set_default(registry.user_file(), name)
     say(f"{name} is now the default pair")
 
 
@@ -176,22 +173,21 @@ def remove(*, name: str, yes: bool = False) -> None:
 
     A packaged pair of that name comes back.
     """
-    from specdec_cli.pairs import registry as models_toml
-    from specdec_cli.pairs.catalog import is_local, registry
+    from specdec_cli.pairs import catalog, registry
 
-    known, file = registry(), models_toml.user_file()
+    known, file = catalog.registry(), registry.user_file()
     pair = known.find(name)
     if pair.source != "yours":
-        shipped = all(is_local(model) for model, _ in pair.models)
+        shipped = all(catalog.is_local(model) for model, _ in pair.models)
         here = "its models ship inside specdec: nothing was downloaded"
         hint = here if shipped else f"specdec rm {name} removes its downloaded files"
         raise UsageError(f"{name} is packaged with specdec; it is not in {file}", hint)
     ask(f"Take {name} ({pair.described}) out of {file}?", yes)
-    packaged = models_toml.read_registry(models_toml.packaged_file(), "packaged").pairs.get(name)
+    packaged = registry.read_registry(registry.packaged_file(), "packaged").pairs.get(name)
     was_default = known.default_pair == name and packaged is None
     if was_default:
-        models_toml.set_default(file, None)  # first: a default pair without an entry would be an error
-    models_toml.remove_pair(file, name)
+        registry.set_default(file, None)  # first: a default pair without an entry would be an error
+    registry.remove_pair(file, name)
     say(f"{name} was removed from {file}; no model was deleted")
     if packaged is not None:
         say(f"the packaged {name} is back: {packaged.described}")
@@ -222,17 +218,16 @@ def check(
 
     Tokenizers, caches, memory, expected gain.
     """
-    from specdec_cli.pairs.catalog import partly_here
+    from specdec_cli.pairs import catalog, files
     from specdec_cli.pairs.check import judge
-    from specdec_cli.pairs.files import explain_offline, resolve
     from specdec_cli.ui.pairs import print_checks, print_json, print_verdict
 
-    with explain_offline(offline):
+    with files.explain_offline(offline):
         spec = choose_named(name, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
-    for problem in partly_here(spec.pair.models):
+    for problem in catalog.partly_here(spec.pair.models):
         raise problem
-    found = judge(resolve(PairSpec.of(spec.pair), "headers", offline=offline), max_context, kv_bits)
+    found = judge(files.resolve(PairSpec.of(spec.pair), "headers", offline=offline), max_context, kv_bits)
     if spec.reason:
         say(spec.reason)
     if json:
@@ -261,19 +256,17 @@ def pull(
 
     Without a name specdec recommends one for this machine, and asks.
     """
-    from specdec_cli.pairs.catalog import registry
-    from specdec_cli.pairs.choose import recommended
-    from specdec_cli.pairs.files import explain_offline
+    from specdec_cli.pairs import catalog, choose, files
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
 
     if name is None and (models.target, models.draft, models.head_from) == (None, None, None):
-        pair = recommended(registry())
+        pair = choose.recommended(catalog.registry())
         reason = f"{pair.name} is recommended for this machine: {pair.described}"
         require_answer(f"{reason}. Pull it?", yes)
     else:
         yes = True
-        with explain_offline(offline):
+        with files.explain_offline(offline):
             spec = choose_named(name, models, here=offline)
         pair, reason = spec.pair, spec.reason
     if reason:
@@ -290,10 +283,10 @@ def pull(
 @grouped
 def rm(*, name: str, yes: bool = False) -> None:
     """Remove a downloaded pair; says what is shared and what was freed."""
-    from specdec_cli.pairs.catalog import registry
+    from specdec_cli.pairs import catalog
     from specdec_cli.pairs.pull import carry_out, plan_removal
 
-    known = registry()
+    known = catalog.registry()
     plans = plan_removal(name, known)
     say(*(plan.summary for plan in plans))
     ask(f"Free {size(sum(plan.removal.freed_bytes for plan in plans))}?", yes)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli.command import grouped
+from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import (
     AnswerSettings,
@@ -111,9 +111,7 @@ def run_race(
                 show(Failure(error.message, error.hint, error.exit_code))
             raise
     if doubt:
-        from specdec_cli.ui.display import print_notice
-
-        print_notice(sys.stderr, doubt, plain)
+        notify(doubt, plain)
     return events
 
 

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli.command import grouped
+from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.export import write_export
 from specdec_cli.cli.options import LookOptions
 from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Failure
 from specdec_cli.pairs.pair import DEMO
+from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
     from specdec_cli.core.trace import Trace
@@ -42,7 +44,6 @@ def replay(
     Accepted, rejected, discarded and corrected tokens are in colours of their own.
     """
     from specdec_cli.core.trace import read_trace
-    from specdec_cli.ui.display import print_notice
     from specdec_cli.ui.export import trace_picture
 
     if speed is not None and not speed > 0.0:
@@ -57,16 +58,14 @@ def replay(
         if target is not None:
             write_export(option, target, trace_picture(trace, suffix), shown=not display.quiet, plain=display.plain)
     if finished and trace.cut_short and not display.quiet:
-        print_notice(sys.stderr, f"{file} ends before its last reply does", display.plain)
+        notify(f"{file} ends before its last reply does", display.plain)
     if not finished:
         raise typer.Exit(130)
 
 
 def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
     """Whether it came to its end."""
-    from specdec_cli.core.events import Failure
-    from specdec_cli.session.signals import Interrupt
-    from specdec_cli.ui.display import open_display, print_error, print_notice
+    from specdec_cli.ui.display import open_display, print_error
     from specdec_cli.ui.replay import keys, paced, play, stepped
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
@@ -77,7 +76,7 @@ def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
         if step:
             if not look.quiet:
-                print_notice(sys.stderr, "Enter or space: next round   b: back   r: run on   q: quit", look.plain)
+                notify("Enter or space: next round   b: back   r: run on   q: quit", look.plain)
             pause = stepped(stack.enter_context(keys(sys.stdin, interrupt.requested)), pause)
         display = stack.enter_context(screen)
         for reply in trace.replies:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli.command import grouped
+from specdec_cli.cli.bench_options import parse_seconds
+from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.load import introduce_demo, load_session, specify, without_reason
 from specdec_cli.cli.options import ModelOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.request import Request, parse_k
 from specdec_cli.core.textfile import decode_text
+from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:
@@ -109,8 +111,6 @@ class KeepOptions:
 
     def idle_seconds(self) -> float | None:
         """Until idle models are unloaded; None keeps them. Raises: UsageError for what is not a time."""
-        from specdec_cli.cli.bench_options import parse_seconds
-
         return None if self.idle_unload in NEVER else parse_seconds("--idle-unload", self.idle_unload)
 
 
@@ -211,7 +211,6 @@ def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
     `drafter` drafts for all of them, or each one's own. Raises: NotAvailable.
     """
     from specdec_cli.pairs.catalog import downloaded
-    from specdec_cli.pairs.pair import PairSpec
 
     pairs = known_pairs().pairs.values()
     return {pair.name: PairSpec.of(pair, drafter) for pair in pairs if pair.name != first and downloaded(pair)}
@@ -219,8 +218,6 @@ def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
 
 def spec_here(name: str, drafter: str | None) -> PairSpec:
     """The pair of that name as models.toml is now. Raises: NotAvailable."""
-    from specdec_cli.pairs.pair import PairSpec
-
     return PairSpec.of(known_pairs().find(name), drafter)
 
 
@@ -241,7 +238,6 @@ def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int,
     """
     from specdec_cli.pairs.files import resolve
     from specdec_cli.serve.http.access import AccessPolicy
-    from specdec_cli.ui.display import print_notice
 
     if port == 0:
         raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
@@ -249,5 +245,5 @@ def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int,
     tools = files.tokenizer.call_marks is not None
     to = Connection(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
     for note in notes(name, to):
-        print_notice(sys.stderr, note, plain)
+        notify(note, plain)
     typer.echo(CLIENTS[name].write(to))

@@ -6,7 +6,7 @@ The classes are named here and imported when they are made, so that `--help` and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from importlib import import_module
@@ -128,14 +128,14 @@ class Drafting:
 
 
 def drafter_at(name: str | None, ks: Sequence[K]) -> str | None:
-    """The drafter that was asked for by `name` and every K, None where nothing says: 0 means plain decoding."""
+    """`name`; where every K that was asked for is 0, the name of plain decoding."""
     return NONE.name if ks and not any(ks) else name
 
 
 def drafting(name: str, k: K, draft: str | None = MODEL.name) -> Drafting:
-    """What a request for a drafter and K means for a pair: nobody drafts at K = 0, nor at any K if nobody drafts.
+    """Who drafts, and how long, where the drafter `name` and `k` are asked for. At K = 0 nobody does.
 
-    `draft` names the kind that the pair's draft is, None where it has none: then somebody else drafts.
+    `draft` is the kind of the pair's draft, None where it has none: then another drafter takes its place.
     """
     kind = DRAFTERS[drafter_at(name, (k,)) or name]
     lacks = draft not in HEADS if kind.reads_hidden else draft is None
@@ -165,8 +165,7 @@ def learns_from(drafter: str) -> bool:
     return kind_of(drafter).learns
 
 
-def made(kind: DrafterKind | RuleKind) -> Callable[..., Any]:
-    """The callable that `kind.make` names."""
-    module, _, name = kind.make.partition(":")
-    made: Callable[..., Any] = getattr(import_module(module), name)
-    return made
+def import_named(path: str) -> Any:
+    """What `path`, "module:name", names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -21,7 +21,7 @@ _HINT: Final = "write one with: specdec run --trace FILE 'your prompt'"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class TraceReply:
     """One reply as it was recorded; `end` is None where the recording breaks off."""
 
     start: Start
@@ -47,7 +47,7 @@ class Reply:
 class Trace:
     """The replies of a file, at least one."""
 
-    replies: tuple[Reply, ...]
+    replies: tuple[TraceReply, ...]
 
     @property
     def cut_short(self) -> bool:
@@ -60,13 +60,13 @@ def read_trace(path: Path) -> Trace:
 
     Raises: UsageError, naming file and line, for a file that cannot be read or is no trace.
     """
-    replies: list[Reply] = []
+    replies: list[TraceReply] = []
     for number, event in _events(path):
         if not isinstance(event, Start) and (not replies or replies[-1].end is not None):
             raise UsageError(f"{path}, line {number}: {event.event} where a start event is expected", _HINT)
         match event:
             case Start():
-                replies.append(Reply(event))
+                replies.append(TraceReply(event))
             case Prefill():
                 replies[-1] = replace(replies[-1], prefill=event)
             case RoundDone():

@@ -24,12 +24,12 @@ from mlx_lm.models.cache import CacheList, KVCache, QuantizedKVCache, make_promp
 from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import NONE
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.kinds import KVQuantization
+from specdec_cli.engine.cache.cache_kinds import KVQuantization
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.noise import Noise
-from specdec_cli.engine.sampling.sampler import Constraint, Sampler
+from specdec_cli.engine.sampling.sampler import Sampler, TokenMask
 from specdec_cli.engine.sampling.warps import Sampling
 
 Scores = Callable[[mx.array, mx.array], mx.array]
@@ -108,7 +108,7 @@ def plain_steps(
 
 
 def target_scores(
-    sampling: Sampling, noise: Noise, prompt: Sequence[int], constraint: Constraint | None = None
+    sampling: Sampling, noise: Noise, prompt: Sequence[int], constraint: TokenMask | None = None
 ) -> Scores:
     """(tokens so far [n], logits [1, V]) -> scores [1, V] whose best is the target's token.
 
@@ -178,7 +178,7 @@ class KnownText:
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ReadingPass:
     """From `start` on the first `true` rows read the text, the others wrong tokens; `kept` rows are not rolled back."""
 
     reading: Reading
@@ -187,7 +187,7 @@ class Pass:
     kept: int
 
 
-def passes(positions: int, rows: int) -> Iterator[Pass]:
+def passes(positions: int, rows: int) -> Iterator[ReadingPass]:
     """Three readings of a text in passes of `rows` rows.
 
     `whole`: every draft is right, and nothing is rolled back. `repeated`: a pass at every position, of which one row is
@@ -196,15 +196,15 @@ def passes(positions: int, rows: int) -> Iterator[Pass]:
     """
     for start in range(0, positions, rows):
         true = min(rows, positions - start)
-        yield Pass("whole", start, true, true)
+        yield ReadingPass("whole", start, true, true)
     if rows == 1:
         return
     for start in range(positions):
-        yield Pass("repeated", start, min(rows, positions - start), 1)
+        yield ReadingPass("repeated", start, min(rows, positions - start), 1)
     start, count = 0, 0
     while start < positions:
         true = min(1 + (count // 2) % (rows - 1) if count % 2 else rows, positions - start)
-        yield Pass("rejected", start, true, true)
+        yield ReadingPass("rejected", start, true, true)
         start, count = start + true, count + 1
 
 
@@ -252,7 +252,7 @@ def mlx_lm_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[Ro
     for at in range(0, last, chunk):
         feed(fed[at : min(at + chunk, last)], caches)
     for start in range(len(text.positions)):
-        one = Pass("repeated", start, min(rows, len(text.positions) - start), 1)
+        one = ReadingPass("repeated", start, min(rows, len(text.positions) - start), 1)
         tokens = [fed[last + start], *_draft_tokens(target, text, one, rows)]
         logits = feed(tokens, caches if trimmed else deepcopy(caches))
         yield from _rows(logits, text, one)
@@ -262,7 +262,7 @@ def mlx_lm_leads(target: CachedModel, text: KnownText, rows: int) -> Iterator[Ro
             feed(tokens[:1], caches)
 
 
-def _draft_tokens(target: CachedModel, text: KnownText, one: Pass, rows: int) -> list[int]:
+def _draft_tokens(target: CachedModel, text: KnownText, one: ReadingPass, rows: int) -> list[int]:
     """What follows the first token of a pass: the text's tokens, then wrong ones, as many as the context has room for.
 
     mlx reads a learned position beyond the last one out of bounds.
@@ -275,7 +275,7 @@ def _draft_tokens(target: CachedModel, text: KnownText, one: Pass, rows: int) ->
     return text.tokens[one.start : end - 1] + others
 
 
-def _rows(logits: mx.array, text: KnownText, one: Pass) -> list[RowLeads]:
+def _rows(logits: mx.array, text: KnownText, one: ReadingPass) -> list[RowLeads]:
     """Of the true rows of `logits` [n, V]."""
     read = text.positions[one.start : one.start + one.true]
     leads = _leads(logits[: one.true], [position.token for position in read], [position.rivals for position in read])

@@ -26,7 +26,7 @@ from specdec_cli.core.errors import Refused, reason
 from specdec_cli.core.kinds import MODEL
 from specdec_cli.core.request import MAX_ROWS, MAX_UNREAD
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.kinds import KVQuantization, leaves
+from specdec_cli.engine.cache.cache_kinds import KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
@@ -211,7 +211,7 @@ class CachedModel:
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
-        """(the least length from which on `reuse` returns to every length, lengths below it that it returns to)."""
+        """(floor, below): `reuse` returns to every length from `floor` on, and of shorter ones to those in `below`."""
         return self._caches.places
 
     def mark(self, ends: Sequence[int], kept: int) -> None:

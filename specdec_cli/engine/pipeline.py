@@ -26,9 +26,9 @@ from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
 
 Clock = Callable[[], float]
-# Waiting for a draft costs a device that runs ahead a wake-up of the host. So there one round in eight of each K is
-# timed apart, and the others are split in the same proportion. After full acceptance a draft feeds one token more, so
-# those rounds are of another kind.
+# To time a draft, the host waits for it, and meanwhile nothing new is queued on a device that runs ahead. So there only
+# one round in eight of each K is timed in two parts, and the others are split in the same proportion. Rounds after full
+# acceptance are counted apart, because their draft feeds one token more.
 TIMED_EVERY = 8
 
 

@@ -63,7 +63,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class SelftestFamily:
     """A small network of the kind `about`, whose `width` is that of released models; `gain` scales its weights.
 
     `experts`: it mixes experts. `query_scale` is what the norm of its queries is multiplied by.
@@ -112,13 +112,13 @@ class Agreement:
 
 
 @cache
-def families() -> dict[str, Family]:
+def families() -> dict[str, SelftestFamily]:
     """All families by the kind of network."""
     entries = tomllib.loads(files(__package__).joinpath("families.toml").read_text("utf-8"))
-    return {kind: Family(**entry) for kind, entry in entries.items()}
+    return {kind: SelftestFamily(**entry) for kind, entry in entries.items()}
 
 
-def run_families(listed: Sequence[Family]) -> Iterator[Outcome]:
+def run_families(listed: Sequence[SelftestFamily]) -> Iterator[Outcome]:
     """`check_family` for each family and precision. One that raises counts as wrong, and the run goes on."""
     for family in listed:
         for precision in PRECISIONS:
@@ -129,7 +129,7 @@ def run_families(listed: Sequence[Family]) -> Iterator[Outcome]:
             mx.clear_cache()
 
 
-def check_family(family: Family, precision: str) -> Outcome:
+def check_family(family: SelftestFamily, precision: str) -> Outcome:
     """Feed one text in rounds that are rolled back, and compare every row with mlx-lm's one-row decoding."""
     name = family.name(precision)
     if family.experts and precision == "bfloat16" and device.backend() == "cpu":
@@ -140,7 +140,7 @@ def check_family(family: Family, precision: str) -> Outcome:
     return Outcome(name, rows.status, f"{family.about} ({family.width}): {rows.detail}")
 
 
-def network_in(family: Family, precision: str) -> nn.Module:
+def network_in(family: SelftestFamily, precision: str) -> nn.Module:
     """The family's network in bfloat16, its matrices in 4 bits where `precision` says so."""
     network = random_network(family.config, 1, lambda path, value, keys: draw_weight(path, value, keys[0], family.gain))
     queries = [(path, value) for path, value in tree_flatten(network.parameters()) if path.endswith("q_norm.weight")]

@@ -18,7 +18,7 @@ from specdec_cli.hub.cached import PULL, SHIPPED, Problem, RemoteFile, locate
 from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes, silent, verify
-from specdec_cli.hub.heads import (
+from specdec_cli.hub.kept_heads import (
     RemoteHeader,
     head_bytes,
     keep_head,
@@ -27,17 +27,17 @@ from specdec_cli.hub.heads import (
     remote_headers,
     remove_head,
 )
-from specdec_cli.hub.snapshot import Snapshot, resolve
+from specdec_cli.hub.snapshot import HubSnapshot, resolve
 
 __all__ = [
     "PULL",
     "SHIPPED",
+    "HubSnapshot",
     "Problem",
     "Progress",
     "RemoteFile",
     "RemoteHeader",
     "Removal",
-    "Snapshot",
     "cache_folder",
     "cached_models",
     "check_space",

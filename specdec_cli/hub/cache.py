@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 import platformdirs
+from huggingface_hub import constants
 
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.jsonfile import shown
@@ -89,9 +90,7 @@ def require_digest(name: str, path: str, value: object) -> str:
 
 def cache_folder() -> Path:
     """The folder of the shared Hugging Face cache on this machine."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    return Path(HF_HUB_CACHE)
+    return Path(constants.HF_HUB_CACHE)
 
 
 def repository(name: str) -> Path:

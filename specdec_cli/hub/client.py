@@ -18,6 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
+import huggingface_hub
+from huggingface_hub import constants
+
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.core.format import duration
 from specdec_cli.core.jsonfile import shown
@@ -44,8 +47,6 @@ LISTED: dict[tuple[str, str], dict[str, str | None]] = {}
 
 def prepare() -> None:
     """Import huggingface_hub quietly: no telemetry, no log lines on stderr, progress at least once a megabyte."""
-    from huggingface_hub import constants
-
     constants.HF_HUB_DISABLE_TELEMETRY = True  # it may have been imported before the environment was set
     constants.DOWNLOAD_CHUNK_SIZE = 1 << 20  # its 10 MB steps look like a stall on a slow line
     # A mirror names its own Xet store, and hf_xet takes any folder for one, and the token to any address.
@@ -65,14 +66,14 @@ def library() -> Any:
 @cache
 def _guard() -> None:
     """Have every session of huggingface_hub, later ones too, call our hooks after its own."""
-    from huggingface_hub import get_session, set_client_factory
-
-    hooks = get_session().event_hooks
+    hooks = huggingface_hub.get_session().event_hooks
     hooks = {
         "request": [*hooks["request"], keep_token_home],
         "response": [*hooks["response"], refuse_other_file, refuse_whole_file, refuse_long_wait],
     }
-    set_client_factory(lambda: library().httpx.Client(event_hooks=hooks, follow_redirects=True, timeout=None))
+    huggingface_hub.set_client_factory(
+        lambda: library().httpx.Client(event_hooks=hooks, follow_redirects=True, timeout=None)
+    )
 
 
 def keep_token_home(request: Request) -> None:
@@ -142,9 +143,7 @@ def refuse_long_wait(response: Response) -> None:
 
 def is_hub(url: str) -> bool:
     """Whether this address has the host, port and scheme of HF_ENDPOINT."""
-    from huggingface_hub.constants import ENDPOINT
-
-    return _origin(url) == _origin(ENDPOINT)
+    return _origin(url) == _origin(constants.ENDPOINT)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:
@@ -157,9 +156,7 @@ def _origin(url: str) -> tuple[str, str, int | None]:
 
 def endpoint() -> str:
     """The Hub's address for messages, without a password."""
-    from huggingface_hub.constants import ENDPOINT
-
-    return CREDENTIALS.sub("//", ENDPOINT)
+    return CREDENTIALS.sub("//", constants.ENDPOINT)
 
 
 AGAIN = "run the same command again: complete files are kept, the one in progress restarts"
@@ -292,8 +289,6 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 def settings() -> Iterator[tuple[str, str, str]]:
     """(variable, effective value, what it means). No network call, and no part of the token."""
-    from huggingface_hub import constants
-
     mirror = endpoint() != OFFICIAL
     meaning = "not the official Hub: what it lists is believed" if mirror else _where_set("HF_ENDPOINT")
     yield "HF_ENDPOINT", endpoint(), meaning
@@ -309,13 +304,11 @@ def settings() -> Iterator[tuple[str, str, str]]:
 
 def token_source() -> str | None:
     """The source of the token, None without one. huggingface_hub's own function may use the network."""
-    from huggingface_hub.constants import HF_TOKEN_PATH
-
     for variable in TOKENS:
         if os.environ.get(variable, "").strip():
             return variable
     try:
-        return "hf auth login" if Path(HF_TOKEN_PATH).read_text(encoding="utf-8").strip() else None
+        return "hf auth login" if Path(constants.HF_TOKEN_PATH).read_text(encoding="utf-8").strip() else None
     except (OSError, ValueError):
         return None
 

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import huggingface_hub
+
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub.cache import cache_folder, cached_spelling, repository, require_hub_id
 from specdec_cli.hub.cached import forget
 from specdec_cli.hub.client import as_user_error
-from specdec_cli.hub.heads import head_bytes, remove_head
+from specdec_cli.hub.kept_heads import head_bytes, remove_head
 
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, HFCacheInfo
@@ -21,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """The effect of removing `commits` of `name`. No commits: the folder is removed whole.
+    """The effect of removing `commits` of `name`; without commits its whole folder is removed.
 
-    So is a kept head, by its `head:` name, and a folder that is broken.
+    That is so of a kept head (`head:ORGANISATION/NAME`) and of a broken folder.
     """
 
     name: str
@@ -100,12 +102,10 @@ def _is_inside(name: str, path: Path) -> bool:
 
 
 def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
-    """The cache reduced to this repository; None where its folder is broken.
+    """The cache, with this repository alone: the library removes a commit from the first repository that has it.
 
-    The library looks for a commit in all repositories, and takes the first that has it.
+    None where the repository's folder is broken.
     """
-    from huggingface_hub import scan_cache_dir
-
-    cache = scan_cache_dir(cache_folder())
+    cache = huggingface_hub.scan_cache_dir(cache_folder())
     found = [repo for repo in cache.repos if repo.repo_type == "model" and repo.repo_id == name]
     return replace(cache, repos=frozenset(found)), found[0] if found else None

@@ -16,12 +16,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import huggingface_hub
+
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import size
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
 from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
 from specdec_cli.hub.client import as_user_error
-from specdec_cli.hub.snapshot import Snapshot
+from specdec_cli.hub.snapshot import HubSnapshot
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
 ABANDONED_SECONDS = 600.0
@@ -40,7 +42,7 @@ def silent(path: str, done_bytes: int, total_bytes: int, /) -> None:
     """A Progress that shows nothing."""
 
 
-def fetch_small(snapshot: Snapshot) -> Path:
+def fetch_small(snapshot: HubSnapshot) -> Path:
     """Fetch everything except the weights, so the verdict comes before gigabytes; returns the snapshot's folder.
 
     Raises: NotAvailable, DoesNotFit.
@@ -52,7 +54,7 @@ def fetch_small(snapshot: Snapshot) -> Path:
     return snapshot.folder
 
 
-def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
+def fetch(snapshot: HubSnapshot, progress: Progress = silent) -> Path:
     """Fetch the whole model; returns the snapshot's folder. Files that are here and compared cost no call.
 
     Raises: NotAvailable, also for altered bytes; DoesNotFit before the first byte when the disk is too small.
@@ -75,7 +77,7 @@ def fetch(snapshot: Snapshot, progress: Progress = silent) -> Path:
     return folder
 
 
-def check_space(snapshots: Iterable[Snapshot]) -> None:
+def check_space(snapshots: Iterable[HubSnapshot]) -> None:
     """Check that the missing files of these snapshots fit on the disk. Raises: DoesNotFit, with both numbers."""
     needed = {(snapshot.name, snapshot.commit): snapshot.download_bytes for snapshot in snapshots}
     free = free_bytes()
@@ -96,7 +98,7 @@ def free_bytes() -> int:
     return shutil.disk_usage(folder).free
 
 
-def verify(snapshot: Snapshot) -> list[Problem]:
+def verify(snapshot: HubSnapshot) -> list[Problem]:
     """Read every file here, weights included, and remove those with other bytes; the next pull fetches them again.
 
     Raises: NotAvailable where a file cannot be read or removed.
@@ -105,7 +107,7 @@ def verify(snapshot: Snapshot) -> list[Problem]:
         return [problem for file in snapshot.files if (problem := _remove_altered(snapshot, file))]
 
 
-def _fetch_files(snapshot: Snapshot, progress: Progress) -> list[RemoteFile]:
+def _fetch_files(snapshot: HubSnapshot, progress: Progress) -> list[RemoteFile]:
     """Fetch the files, small ones four at a time and then the weights; returns them with their digests."""
     small = [file for file in snapshot.files if not file.is_weights]
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -115,17 +117,16 @@ def _fetch_files(snapshot: Snapshot, progress: Progress) -> list[RemoteFile]:
     return files + [_fetch_file(snapshot, file, progress) for file in snapshot.files if file.is_weights]
 
 
-def _fetch_file(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> RemoteFile:
+def _fetch_file(snapshot: HubSnapshot, file: RemoteFile, progress: Progress) -> RemoteFile:
     """Fetch one file unless it is here as listed; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
-    from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url
-
     name, commit = snapshot.name, snapshot.commit
     with as_user_error(name, snapshot.revision):
         if file.digest is None:  # a mirror whose listing gives none; its ETag is the only other word on the bytes
-            etag = get_hf_file_metadata(hf_hub_url(name, file.path, revision=commit), retry_on_errors=True).etag
+            url = huggingface_hub.hf_hub_url(name, file.path, revision=commit)
+            etag = huggingface_hub.get_hf_file_metadata(url, retry_on_errors=True).etag
             file = replace(file, digest=require_digest(name, file.path, etag))
         if _remove_altered(snapshot, file):
-            hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(file, progress))
+            huggingface_hub.hf_hub_download(name, file.path, revision=commit, tqdm_class=_bar_class(file, progress))
             if problem := _remove_altered(snapshot, file):
                 raise NotAvailable(
                     f"{file.path} of {name} arrived altered, and was discarded: "
@@ -136,7 +137,7 @@ def _fetch_file(snapshot: Snapshot, file: RemoteFile, progress: Progress) -> Rem
     return file
 
 
-def _remove_altered(snapshot: Snapshot, file: RemoteFile) -> Problem | None:
+def _remove_altered(snapshot: HubSnapshot, file: RemoteFile) -> Problem | None:
     """How the file differs here from what is listed; what lies in its places with other bytes is removed.
 
     Raises: OSError.

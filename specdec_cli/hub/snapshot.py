@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import huggingface_hub
+from huggingface_hub import constants
+
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.jsonfile import shown
@@ -23,8 +26,8 @@ FOREIGN_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The files of `name` at one commit, weights last. `revision` is the branch or tag that a pull points to it.
+class HubSnapshot:
+    """The files of `name` at one commit, weights last. A pull lets the branch or tag `revision` point to it.
 
     `from_cache`: read from the cache without asking the Hub, so nothing is fetched.
     """
@@ -65,7 +68,7 @@ class Snapshot:
         return [*blobs, self.folder / file.path]
 
 
-def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> Snapshot:
+def resolve(name: str, revision: str | None = None, *, offline: bool = False) -> HubSnapshot:
     """Ask the Hub once for the commit of `revision` (None: main) and its files' sizes and digests.
 
     Its name is spelled as in the cache, else as the Hub does: both take names in another case for the same.
@@ -76,8 +79,6 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     cache.require_revision(name, revision)
     prepare()
     name = cache.cached_spelling(name)
-    from huggingface_hub import HfApi, constants
-
     pinned = revision if revision is not None and cache.COMMIT.fullmatch(revision) else None
     with as_user_error(name, revision):
         is_here = pinned is not None and is_compared(name, cache.snapshot_folder(name, pinned))
@@ -86,7 +87,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     with as_user_error(name, revision):
         try:
             seconds = float(constants.HF_HUB_ETAG_TIMEOUT)
-            info = HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
+            info = huggingface_hub.HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
             listed, spelled, commit = info.siblings or [], str(info.id), info.sha or ""
             paths = [str(file.rfilename) for file in listed]
         # JSON, but not a model's, or nested so deeply that it cannot be read.
@@ -100,7 +101,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     _require_model(name, paths)
     files = [_checked(name, path, file) for path, file in zip(paths, listed, strict=True) if cache.is_wanted(path)]
     LISTED[name, commit] = {file.path: file.digest for file in files}
-    snapshot = Snapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
+    snapshot = HubSnapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
     with as_user_error(name, revision):
         here = [any(f.difference(at, read_weights=False) is None for at in snapshot.places(f)) for f in snapshot.files]
     both = zip(snapshot.files, here, strict=True)
@@ -129,7 +130,7 @@ def _require_model(name: str, paths: list[str]) -> None:
         raise NotAvailable(f"{name} has weights but no config.json", "use a repository that mlx-lm can load")
 
 
-def _read_cached(name: str, revision: str | None) -> Snapshot:
+def _read_cached(name: str, revision: str | None) -> HubSnapshot:
     """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
     record, files = read_record(name, folder.name), []
@@ -139,7 +140,7 @@ def _read_cached(name: str, revision: str | None) -> Snapshot:
         blob = place.readlink().name if place.is_symlink() else ""
         digest = record[path].digest if path in record else blob if cache.DIGEST.fullmatch(blob) else None
         files.append(RemoteFile(path, place.stat().st_size, digest, True))
-    return Snapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
+    return HubSnapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
 
 
 def _order(files: list[RemoteFile]) -> tuple[RemoteFile, ...]:

@@ -21,7 +21,7 @@ Encode = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FimFamily:
     """The marks of one kind of training; a `middle` that is empty: the answer goes on after the text before the gap.
 
     `repository` and `file` come before names. `suffix_first`: the text after the gap comes first. `named_inside`: the
@@ -44,19 +44,19 @@ class Family:
 
 FAMILIES = (
     # Qwen2.5-Coder and Qwen3-Coder (2409.12186), then CodeGemma.
-    Family("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", repository="<|repo_name|>", file="<|file_sep|>"),
-    Family("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", file="<|file_separator|>"),
+    FimFamily("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", repository="<|repo_name|>", file="<|file_sep|>"),
+    FimFamily("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", file="<|file_separator|>"),
     # StarCoder2 (2402.19173); Granite Code, SmolLM and the first StarCoder have its three marks.
-    Family(
+    FimFamily(
         "<fim_prefix>", "<fim_suffix>", "<fim_middle>", repository="<repo_name>", file="<file_sep>", named_inside=True
     ),
-    Family("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
-    Family("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek-Coder, with bars of its own
-    Family("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama (2308.12950)
-    Family("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", suffix_first=True),  # Seed-Coder
-    Family("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),  # GLM-4
-    Family("<|prefix|>", "<|suffix|>", "<|middle|>"),  # Falcon-H1
-    Family("[PREFIX]", "[SUFFIX]", suffix_first=True),  # Codestral
+    FimFamily("<fim-prefix>", "<fim-suffix>", "<fim-middle>"),  # SantaCoder
+    FimFamily("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek-Coder, with bars of its own
+    FimFamily("▁<PRE>", "▁<SUF>", "▁<MID>"),  # CodeLlama (2308.12950)
+    FimFamily("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>", suffix_first=True),  # Seed-Coder
+    FimFamily("<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"),  # GLM-4
+    FimFamily("<|prefix|>", "<|suffix|>", "<|middle|>"),  # Falcon-H1
+    FimFamily("[PREFIX]", "[SUFFIX]", suffix_first=True),  # Codestral
 )
 # Tokens that end an answer wherever a vocabulary has them: the next file begins, or nothing comes any more.
 ENDS = (
@@ -87,7 +87,7 @@ class Filling:
 class Fill:
     """How one model fills gaps; `stop_tokens` end what it writes into one."""
 
-    def __init__(self, tokenizer: Tokenizer, family: Family, added: dict[str, int], special: Iterable[int]) -> None:
+    def __init__(self, tokenizer: Tokenizer, family: FimFamily, added: dict[str, int], special: Iterable[int]) -> None:
         self._tokenizer, self._family, self._added = tokenizer, family, added
         self._opening = tokenizer.encode("")
         self.stop_tokens = tuple(added[mark] for mark in (*family.marks, *ENDS) if mark in added)

@@ -32,15 +32,17 @@ OTHERWISE = "use a small language model of the target's family as draft instead"
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
-    """`layer` matches what precedes a head's names up to the number of its layer, before `mark`.
+class HeadFamily:
+    """A kind of head. `build` is "module:name" of its `engine.heads.mtp.Build`.
 
+    `layer` matches the beginning of its tensors' names, up to `mark` in at least one of them.
     `names` are its own words for the parts of a head; other tensors belong to its decoder layer. `copies` repeat what
     the target has, so they are not read.
     """
 
     name: str
-    model_types: frozenset[str]
+    build: str
+    model_types: frozenset[str] = frozenset()
     layer: re.Pattern[str] = PREFIX
     mark: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
@@ -52,8 +54,7 @@ class Family:
         Raises: Refused for a head of several layers.
         """
         names = list(names)
-        matched = ((self.layer.match(name), name) for name in names)
-        layers = sorted({one[0] for one, name in matched if one and name[one.end() :].startswith(self.mark)})
+        layers = sorted({layer for name in names if (layer := self.layer_of(name))})
         if len(layers) > 1:
             raise Refused(
                 f"the MTP head of {source} has {len(layers)} layers ({layers[0]}* and {layers[1]}*), and specdec knows "
@@ -63,31 +64,37 @@ class Family:
         parts = {name.removeprefix(layers[0]): name for name in names if name.startswith(layers[0])} if layers else {}
         return {self._rename(part): name for part, name in parts.items() if part not in self.copies}
 
+    def layer_of(self, name: str) -> str:
+        """What precedes `mark` in a tensor's `name`; empty for a tensor that does not show this family."""
+        match = self.layer.match(name)
+        return match[0] if match and name.startswith(self.mark, match.end()) else ""
+
     def _rename(self, part: str) -> str:
         base, dot, end = part.rpartition(".")
         return f"{self.names[base]}{dot}{end}" if base in self.names else f"layers.0.{part}"
 
 
-QWEN = Family("Qwen3-Next to 3.8", frozenset())
+_MTP = "specdec_cli.engine.heads.mtp"
+QWEN = HeadFamily("Qwen3-Next to 3.8", f"{_MTP}:QWEN_BUILD")
 OWN = ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
 NEXTN = dict(zip(("eh_proj", "enorm", "hnorm", "shared_head.norm"), OWN, strict=True))
 MIMO = dict(zip(("input_proj", "token_layernorm", "hidden_layernorm", "final_layernorm"), OWN, strict=True))
 COPIES = frozenset({"embed_tokens.weight", "shared_head.head.weight"})
 AFTER_THE_TRUNK = re.compile(r"^(?:language_model\.|model\.)*layers\.\d+\.")
 MTP_LAYERS = re.compile(r"^(?:model\.)?mtp_layers\.\d+\.")
-DEEPSEEK = Family("DeepSeek V3", frozenset({"deepseek_v3"}), AFTER_THE_TRUNK, "eh_proj.", NEXTN, COPIES)
-GLM = Family("GLM-4.5", frozenset({"glm4_moe"}), AFTER_THE_TRUNK, "eh_proj.", NEXTN, COPIES)
-# The only one whose output head is its own, and not a copy of the target's.
-FLASH = Family(
-    "GLM-4.7-Flash",
-    frozenset({"glm4_moe_lite"}),
-    AFTER_THE_TRUNK,
-    "eh_proj.",
-    NEXTN | {"shared_head.head": "output"},
-    frozenset({"embed_tokens.weight"}),
+# GLM-4.7-Flash alone has an output head of its own, not a copy of the target's.
+FLASH, EMBEDDING = NEXTN | {"shared_head.head": "output"}, frozenset({"embed_tokens.weight"})
+# fmt: off
+FAMILIES = (
+    QWEN,
+    HeadFamily("DeepSeek V3", f"{_MTP}:DEEPSEEK", frozenset({"deepseek_v3"}), AFTER_THE_TRUNK, "eh_proj.", NEXTN,
+               COPIES),
+    HeadFamily("GLM-4.5", f"{_MTP}:GLM", frozenset({"glm4_moe"}), AFTER_THE_TRUNK, "eh_proj.", NEXTN, COPIES),
+    HeadFamily("GLM-4.7-Flash", f"{_MTP}:FLASH", frozenset({"glm4_moe_lite"}), AFTER_THE_TRUNK, "eh_proj.", FLASH,
+               EMBEDDING),
+    HeadFamily("MiMo", f"{_MTP}:MIMO", frozenset({"mimo"}), MTP_LAYERS, "input_proj.", MIMO),
 )
-MIMO_7B = Family("MiMo", frozenset({"mimo"}), MTP_LAYERS, "input_proj.", MIMO)
-KNOWN = (DEEPSEEK, GLM, FLASH, MIMO_7B)
+# fmt: on
 # Heads of other families, by a tensor that only they have. Of some it is open how they are used, others need more than
 # one cache, or have several layers.
 FOREIGN = {
@@ -129,7 +136,7 @@ class HeadFiles:
     zero_centred: bool
     declared_dtype: str | None = None
     packing: Packing | None = None
-    family: Family = QWEN
+    family: HeadFamily = QWEN
     recent: int | None = None
 
     @property
@@ -210,7 +217,7 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
     shift = _is_zero_centred(headers, bool(prefixed))
     if not set(QWEN_PARTS[:3]) & set(tensors):
         own_type, shift = re.sub(r"[_-]?(mtp|nextn)$", "", str(checkpoint.text_config.get("model_type"))), False
-        known = ((one, one.own_names(names, checkpoint.name)) for one in KNOWN if own_type in one.model_types)
+        known = ((one, one.own_names(names, checkpoint.name)) for one in FAMILIES if own_type in one.model_types)
         family, parts = next((found for found in known if found[1]), (QWEN, {}))
         if not parts:
             _refuse_unknown(checkpoint, names, tensors, len(headers))
@@ -233,7 +240,7 @@ def read_head(folder: Path, name: str) -> HeadFiles:
 
 
 def is_for_a_head(folder: Path, name: str) -> bool:
-    """Whether `folder` holds a head and no model, by its weights or its own word; of the latter `read_head` complains.
+    """Whether `folder` holds a head and no model, by its weights or by its config.json alone: then `read_head` raises.
 
     Raises: NotAvailable if it has no configuration that can be read.
     """
@@ -249,9 +256,9 @@ def is_head_only(folder: Path) -> bool:
         names = [name for path in head_files(folder) for name in read_header(path).tensors]
     except NotAvailable:
         return False
-    of_heads = (PREFIX, *FOREIGN.values())
-    alone = any(name in QWEN_PARTS[1:3] or any(kind.search(name) for kind in of_heads) for name in names)
-    return alone and not any(map(TRUNK.match, names))
+    own = any(name in QWEN_PARTS[1:3] or any(family.layer_of(name) for family in FAMILIES) for name in names)
+    foreign = any(kind.search(name) for kind in FOREIGN.values() for name in names)
+    return (own or foreign) and not any(map(TRUNK.match, names))
 
 
 def head_files(folder: Path) -> list[Path]:
@@ -273,7 +280,7 @@ def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:
 def _is_zero_centred(headers: Mapping[Path, Header], prefixed: bool) -> bool:
     """Whether norms are stored less 1: the trunk's convolutions show whose layout it is, [C, 1, 4] or MLX's [C, 4, 1].
 
-    The norms' own values do not tell: some have means below 0.5 in both layouts. Without a trunk the file's own word.
+    The norms' own values do not tell: some have means below 0.5 in both layouts. Without a trunk the metadata tell.
     """
     names = [item for header in headers.values() for item in header.tensors.items()]
     shapes = [stored.shape for name, stored in names if name.endswith("conv1d.weight")]
@@ -302,7 +309,7 @@ def _refuse_unknown(checkpoint: Checkpoint, names: Iterable[str], tensors: Mappi
 
 
 def _require_readable(name: str, tensors: Mapping[str, Stored]) -> None:
-    """Raises: NotAvailable for tensors that lack, and for FP8 and other numbers that are not read."""
+    """Raises: NotAvailable for missing tensors, and for FP8 and other number types that are not read."""
     missing = [tensor for tensor in QWEN_PARTS if tensor not in tensors]
     if missing:
         raise NotAvailable(

@@ -44,7 +44,8 @@ def choose(
 
     A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
     A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
-    for it. With `here` that draft must need no download; otherwise a cached model whose tokenizer agrees is taken.
+    for it. With `here` no draft may need a download: where the listed one would, a head among the target's files or a
+    cached model whose tokenizer agrees takes its place.
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
@@ -73,7 +74,7 @@ def choose(
 
 
 def _with_draft(pair: Pair, known: Registry, here: bool) -> PairSpec:
-    """The pair, a target alone, with the draft found for it; without one its own text drafts."""
+    """`pair`, which has a target alone, with a draft that is found for it; else drafts are looked up in the text."""
     listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
         measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
@@ -147,14 +148,14 @@ def recommended(known: Registry) -> Pair:
 
 
 def no_pair() -> NoPair:
-    """The demo pair would have to answer: what to begin with instead, and the demo as it is."""
+    """The error where only the demo pair could answer: it tells how to get a pair, or to see the demo."""
     step = first_step(registry())
     return NoPair(f"{step.hint}; or see it work without a download: specdec demo", step.question, step.command)
 
 
 @dataclass(frozen=True, slots=True)
 class FirstStep:
-    """A way to a pair for this machine: as a hint, and as a question, its last line, whose yes is `command`."""
+    """How to begin: `hint` is for the error; `question` asks on its last line, and a yes runs `command`."""
 
     hint: str
     question: str = ""
@@ -166,7 +167,7 @@ def _names(pair: Pair) -> str:
 
 
 def first_step(known: Registry) -> FirstStep:
-    """To the default pair, else to one that is here, else to the recommended one."""
+    """The first step with the default pair, else with one that is on this machine, else with the recommended one."""
     default = known.default_pair
     if default not in (None, DEMO):
         return FirstStep(f"specdec race -p {default} 'Why is the sky blue?'")

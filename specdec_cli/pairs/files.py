@@ -1,8 +1,9 @@
 """Which files are this pair? The one answer, for whatever loads, checks, pulls or serves it. No weight is read.
 
-Of the weights that are `here` all files must be; of those that the Hub has the `headers` come, with a few hundred kB of
-configurations and tokenizers. What was asked for fails with its reason. A head that merely lies among the target's
-files is left alone, with a line that says why.
+With weights `here`, all weight files must be on this machine. With `headers`, a model may be on the Hub only: the
+headers of its weights are read there, and its configuration and tokenizer fetched, a few hundred kB. A draft that was
+asked for and cannot draft is an error. A head that merely lies among the target's files is then left out, and a line
+says why.
 """
 
 from __future__ import annotations
@@ -38,33 +39,33 @@ def unheard(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model's `checkpoint`; of one on the Hub `snapshot` is the commit, and its weights may be there only."""
+    """A model's `checkpoint`; `snapshot` is its commit if it was asked for on the Hub: weights may be missing here."""
 
     checkpoint: Checkpoint
-    snapshot: hub.Snapshot | None = None
+    snapshot: hub.HubSnapshot | None = None
 
     @property
     def weight_bytes(self) -> int:
-        """In memory; of a commit as it is stored."""
+        """Bytes in memory; of a model on the Hub, bytes of its files."""
         return self.snapshot.weight_bytes if self.snapshot else self.checkpoint.loaded_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DraftHead:
-    """A head as draft. `asked`: what keeps it from drafting is an error.
+    """A head as draft. `asked`: somebody named it, so that it is an error if it cannot draft.
 
-    `snapshot` is the commit of a repository that holds it alone, `source` one out of which it has to be taken.
+    `snapshot` is its commit where a repository holds it alone, `source` the larger repository that it is taken out of.
     """
 
     head: HeadFiles
     asked: bool = True
-    snapshot: hub.Snapshot | None = None
+    snapshot: hub.HubSnapshot | None = None
     source: HeadSource | None = None
 
 
 @dataclass(frozen=True)
 class PairFiles:
-    """A pair as found. Its draft is there only where the drafter of `spec` uses one. Tokenizers are read once."""
+    """The files of a pair. `draft` is None where the drafter of `spec` uses none. Tokenizers are read once."""
 
     spec: PairSpec
     target: ModelFiles
@@ -96,7 +97,7 @@ class PairFiles:
         return replace(self, draft=None) if isinstance(self.draft, DraftHead) and not self.draft.asked else None
 
     @property
-    def snapshots(self) -> list[hub.Snapshot]:
+    def snapshots(self) -> list[hub.HubSnapshot]:
         """The commits that a pull fetches."""
         parts = [self.target, *([self.draft] if self.draft else [])]
         return [part.snapshot for part in parts if part.snapshot is not None]
@@ -164,7 +165,7 @@ def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard,
 
 def _locate(
     pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool
-) -> tuple[Path, str, hub.Snapshot | None]:
+) -> tuple[Path, str, hub.HubSnapshot | None]:
     """(folder, the model's name as the Hub spells it, the commit on the Hub)."""
     if weights == "here":
         return model_folder(pair, name, revision), name, None
@@ -174,7 +175,7 @@ def _locate(
     return hub.fetch_small(snapshot), snapshot.name, snapshot
 
 
-def _read_model(folder: Path, name: str, snapshot: hub.Snapshot | None = None) -> ModelFiles:
+def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
     return ModelFiles(read_checkpoint(folder, name, weights=snapshot is None), snapshot)
 
 
@@ -210,9 +211,9 @@ def _find_draft(
 
 
 def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
-    """The head among the target's own files; of those that are not here yet, the headers are read.
+    """The head among the target's own files; those that are not here yet are known by their headers on the Hub.
 
-    On the Hub the model's own weights are looked through only for a head that was `asked` for.
+    There, files that do not look like a head's are searched only where a head was `asked` for.
     """
     snapshot = target.snapshot
     if snapshot is None:
@@ -246,7 +247,7 @@ def _read_draft(pair: Pair, name: str, target: ModelFiles, weights: Weights, off
 def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
     """Where `name`, a model of `pair`, is.
 
-    Raises: NotAvailable; for a pair as models.toml lists it with the pull of the whole pair.
+    Raises: NotAvailable, with a hint that pulls the whole pair where models.toml lists it.
     """
     try:
         return hub.locate(name, revision)
@@ -264,7 +265,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
 
 @contextmanager
 def explain_offline(offline: bool) -> Iterator[None]:
-    """Where a pull would bring what is missing, and the network is forbidden, the error says that instead."""
+    """Errors about missing files say that the network is forbidden, where it is and a pull would bring them."""
     try:
         yield
     except NotAvailable as error:
@@ -291,12 +292,12 @@ def name_to_keep(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class HeadSource:
-    """The `head` in `snapshot`, whose configuration is the bytes `config`; `chosen` are its tensors by their file.
+    """A repository out of which the `head` alone is taken: headers, config.json and the head's tensors are fetched.
 
-    Of a repository that only lends its head nothing comes but headers, its config.json and the head's own tensors.
+    `config` is config.json as bytes, `chosen` the names of the head's tensors in each file.
     """
 
-    snapshot: hub.Snapshot
+    snapshot: hub.HubSnapshot
     config: bytes
     head: HeadFiles
     chosen: Mapping[hub.RemoteHeader, Collection[str]]

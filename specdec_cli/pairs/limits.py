@@ -21,7 +21,7 @@ HEADROOM = 0.92
 
 @dataclass(frozen=True, slots=True)
 class ContextLimit:
-    """Tokens that target and draft model were made for, None being endless.
+    """The longest contexts, in tokens, that target and draft model were made for; None: no limit.
 
     `positions`: the target has learned so many positions, and none beyond them.
     """
@@ -50,12 +50,12 @@ class ContextLimit:
 
 
 def too_long(tokens: int | str, limit: int) -> str:
-    """That a prompt of so many tokens leaves no room for an answer, in the words that agents look for."""
+    """The message for a prompt that leaves no room for an answer; coding agents look for these words."""
     return f"prompt is too long: {tokens} tokens > {limit - 1} maximum"
 
 
 def too_large(names: str, need_bytes: int, tokens: int, limit: int) -> str:
-    """That these models do not fit with caches of so many tokens, `limit` bytes being usable."""
+    """The message for models that do not fit with caches of `tokens` tokens; `limit` bytes are usable."""
     verb = "need" if " and " in names else "needs"
     return f"{names} {verb} {size(need_bytes)} at {tokens} tokens of context; {size(limit)} are usable"
 

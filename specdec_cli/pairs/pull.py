@@ -13,7 +13,7 @@ from specdec_cli import hub
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import count, size
 from specdec_cli.core.kinds import HEAD
-from specdec_cli.hub import Removal, Snapshot
+from specdec_cli.hub import HubSnapshot, Removal
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import judge
@@ -26,7 +26,7 @@ from specdec_cli.system.machine import awake
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class Screen(Protocol):
+class PullDisplay(Protocol):
     """Where a pull is shown."""
 
     def line(self, text: str) -> None:
@@ -45,7 +45,7 @@ Agree = Callable[[int], None]
 
 def pull(
     pair: Pair,
-    screen: Screen,
+    screen: PullDisplay,
     *,
     context_tokens: int | None,
     verify: bool,
@@ -72,7 +72,7 @@ def pull(
     _remember(files.pair, screen)
 
 
-def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
+def _download(snapshots: list[HubSnapshot], screen: PullDisplay, agree: Agree) -> None:
     """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
     missing = sum(snapshot.download_bytes for snapshot in snapshots)
     if not missing:
@@ -92,7 +92,7 @@ def _download(snapshots: list[Snapshot], screen: Screen, agree: Agree) -> None:
         raise
 
 
-def _keep_head(source: HeadSource, screen: Screen, agree: Agree) -> None:
+def _keep_head(source: HeadSource, screen: PullDisplay, agree: Agree) -> None:
     """Take the head out of its repository, unless this commit's is here. Raises: NotAvailable, DoesNotFit."""
     name = source.snapshot.name
     if source.kept:
@@ -105,7 +105,7 @@ def _keep_head(source: HeadSource, screen: Screen, agree: Agree) -> None:
         source.keep(report)
 
 
-def _name_files(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
+def _name_files(report: hub.Progress, snapshot: HubSnapshot) -> hub.Progress:
     """Files of both models under different names; cached ones are not reported."""
     cached = {file.path for file in snapshot.files if file.cached}
 
@@ -116,7 +116,7 @@ def _name_files(report: hub.Progress, snapshot: Snapshot) -> hub.Progress:
     return named
 
 
-def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
+def _verify(snapshots: list[HubSnapshot], screen: PullDisplay) -> None:
     for snapshot in snapshots:
         if problems := hub.verify(snapshot):
             first = problems[0]
@@ -128,7 +128,7 @@ def _verify(snapshots: list[Snapshot], screen: Screen) -> None:
         screen.line(f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
 
 
-def _remember(pair: Pair, screen: Screen) -> None:
+def _remember(pair: Pair, screen: PullDisplay) -> None:
     """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
     pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)

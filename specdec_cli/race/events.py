@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal
 from specdec_cli.audit.divergence import Divergence
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, Start, to_dict
 from specdec_cli.core.gain import FEWEST_ROUNDS
-from specdec_cli.core.meter import LEAST_SECONDS, kind_means, t_interval
+from specdec_cli.core.speedup import LEAST_SECONDS, kind_means, t_interval
 
 SCHEMA = 1
 LaneName = Literal["plain", "drafted"]

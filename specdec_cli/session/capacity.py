@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from specdec_cli.core.format import percent, size
 from specdec_cli.engine import device
-from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import LONGEST, ContextLimit, limit_bytes
 from specdec_cli.session.session import LoadedPair

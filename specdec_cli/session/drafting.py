@@ -12,21 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
-from specdec_cli.core.kinds import DrafterKind, K, made
-from specdec_cli.core.meter import CostMemo
+from specdec_cli.core.kinds import DrafterKind, K, import_named
 from specdec_cli.core.request import MAX_K
+from specdec_cli.core.speedup import CostMemo
 from specdec_cli.engine import device
 from specdec_cli.engine.draft_length import chips
-from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive, DraftLength, Fixed
 from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS
 from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.rates import LookupAcceptance
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.drafters.base import Drafter, Parts
-from specdec_cli.engine.heads.cached import MOST_WAITING, CachedHead
+from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
-from specdec_cli.engine.sampling.sampler import Constraint
+from specdec_cli.engine.sampling.sampler import TokenMask
 from specdec_cli.session.cost_file import CostStore, Values
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
@@ -64,14 +64,14 @@ class DraftController:
         prompt: Sequence[int],
         max_tokens: int,
         predicted: Sequence[int] = (),
-        constraint: Constraint | None = None,
+        constraint: TokenMask | None = None,
     ) -> tuple[Drafter, DraftLength]:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self.draft if kind.by_network else None
         length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
         self._situation = _situation(prompt)
         parts = Parts(self.target, draft, rule, length, self._lookups, prompt, predicted)
-        drafter: Drafter = made(kind)(parts)
+        drafter: Drafter = import_named(kind.make)(parts)
         length = drafter.length(length)
         if constraint is not None:
             drafter = ConstrainedDrafter(drafter, length, constraint)

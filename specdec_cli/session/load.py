@@ -17,8 +17,8 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, effective_ru
 from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.engine import device
 from specdec_cli.engine.device import bound_memory
-from specdec_cli.engine.heads.cached import CachedHead, Head, output_head_for
-from specdec_cli.engine.heads.load import Text, load_agreeing, own_texts
+from specdec_cli.engine.heads.cached_head import CachedHead, Head, output_head_for
+from specdec_cli.engine.heads.load_head import Text, load_agreeing, own_texts
 from specdec_cli.engine.heads.shortlist import shortlist_for
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
@@ -38,7 +38,7 @@ from specdec_cli.system import blas
 
 
 def usable(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify) -> PairFiles:
-    """The same files, or all but a head that nobody asked for and that cannot draft here.
+    """`files`, less a head that cannot draft here and that nobody asked for.
 
     Raises: NotAvailable, Refused, DoesNotFit for what keeps the pair from running.
     """
@@ -91,7 +91,7 @@ def load_agreeing_head(
 
 
 def _keep(texts: Iterator[Text], kept: list[Text]) -> Iterator[Text]:
-    """`texts`, each of which is in `kept`, too, once it was asked for."""
+    """Yields `texts`, and appends each to `kept`."""
     for text in texts:
         kept.append(text)
         yield text
@@ -167,7 +167,7 @@ def load_files(
 
 
 def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
-    """What a reply to `request` does; the models' passes in small. Raises: UsageError."""
+    """Work that has the kernels of a reply to `request` compiled, on small arrays. Raises: UsageError."""
     target, kind = files.target.checkpoint, DRAFTERS[files.spec.drafter]
     sampling = sampling_of(target.generation_config, request)
     rule = effective_rule(request.rule, request.seed, sampling.temperature).name
@@ -206,7 +206,7 @@ def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:
 
 
 def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock) -> LoadedPair:
-    """All but the head."""
+    """The pair with its models, but without a head as draft."""
     pair, target, *drafts = files.spec.pair, *files.checkpoints
     bound_memory()
     device.wire(0)
@@ -236,10 +236,10 @@ SCHEMA = 4
 
 
 def fingerprint_of(slot: Slot, files: PairFiles) -> str:
-    """Whose caches they are; those of another fingerprint are never used.
+    """A digest that kept caches are marked with; those with another fingerprint are never used.
 
-    Of caches like those of `slot`, whose models are in `files`: their places, sizes and dates count. So do the
-    versions of what computes, the types that it computes in, and who drafts. Raises: OSError.
+    It changes with the paths, sizes and dates of `files`, with the versions and number types that compute, and with the
+    draft in `slot`. Raises: OSError.
     """
     models = files.checkpoints if slot.draft else files.checkpoints[:1]
     paths = [path for model in models for path in (model.folder / "config.json", *model.weights)]

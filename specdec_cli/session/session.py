@@ -14,8 +14,8 @@ from typing import Any
 from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.core.events import Event, Finish, FinishReason, Prefill, Reading, Start
 from specdec_cli.core.kinds import DrafterKind, Drafting, drafting, effective_rule
-from specdec_cli.core.meter import Meter
 from specdec_cli.core.request import Request, effective, request_of, require_lookups, require_valid, token_ids
+from specdec_cli.core.speedup import Meter
 from specdec_cli.core.stats import Stats
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
@@ -329,7 +329,7 @@ class Session:
         self._controller.learn_costs(meter.learn())
         self._controller.remember()
         clear_cache()
-        # What ends a loop cuts its round, and the matcher stands behind the whole of it.
+        # A repetition cuts its round, and the matcher has consumed all of it: its `complete` would be wrong.
         complete = None if matcher is None else matcher.complete
         complete = complete and reason != "repetition"
         return writer.finish(reason, stats, complete)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
 
 # Where caches cannot be trimmed, so much is read again at most, however far back a prompt changes.
@@ -68,7 +68,7 @@ class Slot:
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
-        """(the least length from which on the target returns to every length, lengths below it that it returns to)."""
+        """As those of the target (`CachedModel.places`)."""
         return self.target.places
 
     def stored(self) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from rich.text import Text
 from specdec_cli.core.events import Start
 from specdec_cli.core.fates import Fate, TokenStream
 from specdec_cli.core.kinds import kind_of
-from specdec_cli.core.trace import Reply, Trace
+from specdec_cli.core.trace import Trace, TraceReply
 from specdec_cli.ui.html import sanitize
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
@@ -117,7 +117,7 @@ def trace_picture(trace: Trace, suffix: str) -> str:
     return picture(f"specdec: {heading(trace.replies[0].start)}", [*parts, legend()], suffix)
 
 
-def answer(reply: Reply) -> Text:
+def answer(reply: TraceReply) -> Text:
     """Every token of the reply, styled by its fate."""
     text, stream, colours = Text(overflow="fold"), TokenStream(), drafting(reply.start)
     for done in reply.rounds:

@@ -6,6 +6,7 @@ A pipe gets a document as it is, a terminal rendered, filtered and paged.
 from __future__ import annotations
 
 import os
+import pydoc
 import re
 from typing import ClassVar, TextIO
 
@@ -39,8 +40,6 @@ def print_text(out: TextIO, text: str, plain: bool) -> None:
     if plain or not can_draw(out) or shown.count("\n") < terminal_size(out)[1]:
         out.write(shown)
         return
-    import pydoc
-
     os.environ.setdefault("LESS", "-R")  # colours as they are
     pydoc.pager(shown)
 

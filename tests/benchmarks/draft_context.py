@@ -22,8 +22,8 @@ from mlx_lm.utils import load
 from paired import environment
 from texts import HELD_OUT, library_text, topic_pages
 
-from specdec_cli.core.meter import t_interval
-from specdec_cli.engine.draft_length.acceptance import SHORTEST_MATCH
+from specdec_cli.core.speedup import t_interval
+from specdec_cli.engine.draft_length.rates import SHORTEST_MATCH
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 
 KINDS = ("code", "prose", "far")

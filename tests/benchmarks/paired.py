@@ -7,7 +7,7 @@ import statistics
 from importlib.metadata import version
 from pathlib import Path
 
-from specdec_cli.core.meter import t_interval
+from specdec_cli.core.speedup import t_interval
 from specdec_cli.engine import device
 
 

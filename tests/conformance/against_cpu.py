@@ -25,7 +25,7 @@ from specdec_cli.engine.draft_length.chips import (
     Chip,
     Packing,
 )
-from specdec_cli.engine.selftest import TOKENS, Family, blocks, network_in, passes, text
+from specdec_cli.engine.selftest import TOKENS, SelftestFamily, blocks, network_in, passes, text
 
 # n -> [n, ..] on the default device.
 Compute = Callable[[int], mx.array]
@@ -129,7 +129,7 @@ def attention(size: int, share: int, context: int) -> Compute:
     return attend
 
 
-def family_difference(family: Family) -> float:
+def family_difference(family: SelftestFamily) -> float:
     """In deviations of a logit, of one text through the family's network in 4 bits and float32, here and there.
 
     The passes have the rounds' rows.

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.sampling.acceptance import Choice, Coupled, Rejection, Verdict
+from specdec_cli.engine.sampling.acceptance import Coupled, DraftToken, Rejection, Verdict
 from specdec_cli.engine.sampling.rejection import Plan, draw_coupled, plan_block, plan_token
 from specdec_cli.engine.sampling.warps import Sampling, draw, log_probs
 
@@ -58,7 +58,7 @@ class SharedNoise(Rejection):
     def choose(self, logits, position, ahead):
         log_q = log_probs(logits, self._sampler.sampling)
         noise = self._sampler.noise.gumbel("residual", position, self._sampler.vocab_size)
-        return Choice(draw(log_q, noise[None]), log_q)
+        return DraftToken(draw(log_q, noise[None]), log_q)
 
 
 class RepeatedNoise(Rejection):
@@ -66,7 +66,7 @@ class RepeatedNoise(Rejection):
 
     def choose(self, logits, position, ahead):
         log_q = log_probs(logits, self._sampler.sampling)
-        return Choice(draw(log_q, self._sampler.noise.gumbel("draft", 0, self._sampler.vocab_size)[None]), log_q)
+        return DraftToken(draw(log_q, self._sampler.noise.gumbel("draft", 0, self._sampler.vocab_size)[None]), log_q)
 
 
 class ShrinkingKey(Rejection):
@@ -81,7 +81,7 @@ class RawDraftLaw(Rejection):
 
     def choose(self, logits, position, ahead):
         log_q = log_probs(logits, self._sampler.sampling)
-        return Choice(self._sampler.draw_for_draft(log_q), log_probs(logits, Sampling(1.0)))
+        return DraftToken(self._sampler.draw_for_draft(log_q), log_probs(logits, Sampling(1.0)))
 
 
 class StuckNoise(Coupled):

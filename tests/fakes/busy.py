@@ -11,7 +11,7 @@ from statistics import fmean
 
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import Gain
-from specdec_cli.core.meter import CostMemo, Meter
+from specdec_cli.core.speedup import CostMemo, Meter
 
 TOKENS = 128
 # What the product may afford amid a reply of this length, and what it measures at its end.

@@ -9,7 +9,7 @@ from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models import qwen3_5
 
 from conformance.architectures import architectures, draw_weight, tiny_network
-from specdec_cli.engine.heads.cached import CachedHead, Head
+from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import CachedModel

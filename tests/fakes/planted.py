@@ -14,7 +14,7 @@ from mlx.utils import tree_flatten
 from conformance.architectures import Architecture, architectures
 from conformance.architectures import tiny_network as make_network
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
-from specdec_cli.engine.cache.kinds import leaves
+from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.hidden import hook
 from specdec_cli.engine.model import Network

@@ -14,7 +14,7 @@ from mlx_lm.models.cache import QuantizedKVCache, RotatingKVCache, make_prompt_c
 from conformance.architectures import architectures, tiny_network
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.engine.cache import kinds as cache_kinds
+from specdec_cli.engine.cache import cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
 from specdec_cli.engine.cache.recompute import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache

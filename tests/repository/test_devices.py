@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
 TESTS = Path(__file__).parents[1]
@@ -46,3 +47,16 @@ def test_mlx_lms_decoding_computes_where_the_tests_do_on_a_mac(wanted, device, l
     given |= {"PYTHONPATH": str(TESTS), **({"TEST_DEVICE": wanted} if wanted else {})}
     done = subprocess.run([sys.executable, "-c", MAC], capture_output=True, text=True, env=given, check=True)
     assert json.loads(done.stdout) == [[device], device, limits]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(mx.is_available(mx.gpu), reason="there is a GPU here")
+@pytest.mark.parametrize(
+    ("device", "code", "said"), [("gpu", 4, "mlx has no GPU here\nhint: TEST_DEVICE=cpu"), ("cpu", 0, "7 skipped")]
+)
+def test_without_metal_its_tier_is_skipped_and_a_runner_that_should_have_it_fails(device, code, said):
+    words = ["-m", "pytest", "-n", "0", "-m", "metal", "tests/e2e/test_metal.py", "-k", "architecture"]
+    given = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    given["TEST_DEVICE"] = device
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, env=given, cwd=TESTS.parent)
+    assert done.returncode == code and said in done.stdout + done.stderr

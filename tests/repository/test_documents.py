@@ -26,6 +26,7 @@ def test_contributing_stays_short_and_names_files_that_exist():
     text = CONTRIBUTING.read_text("utf-8")
     examples = {
         "engine/drafters/echo.py",
+        "engine/heads/toy.py",
         "serve/http/generate.py",
         "cli/NAME.py",
         "tests/unit/serve/http/test_generate.py",

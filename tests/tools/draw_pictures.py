@@ -14,7 +14,7 @@ from rich.text import Text
 
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.fates import TokenStream
-from specdec_cli.core.trace import Reply, read_trace
+from specdec_cli.core.trace import TraceReply, read_trace
 from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.panel.answer import ANSWER_STYLES
 from specdec_cli.ui.panel.frame import render
@@ -29,7 +29,7 @@ def specdec(*words: object) -> None:
     subprocess.run([sys.executable, "-m", "specdec_cli", *map(str, words)], check=True, stdout=subprocess.DEVNULL)
 
 
-def panel(reply: Reply) -> str:
+def panel(reply: TraceReply) -> str:
     """The answer and the panel at the reply's middle."""
     state, stream, answer = PanelState(name="demo"), TokenStream(), Text()
     rounds = [event for event in reply.events() if isinstance(event, RoundDone)]

@@ -22,14 +22,14 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models.cache import ArraysCache, CacheList
 
-from specdec_cli.engine.cache.kinds import detached, leaves
+from specdec_cli.engine.cache.cache_kinds import detached, leaves
 from specdec_cli.engine.hidden import hook
 
 ANSWERED = (nn.Linear, nn.QuantizedLinear, nn.Conv1d)
 
 
 @dataclass(slots=True)
-class Call:
+class ModuleCall:
     """One recurrent module's part of a pass: its arguments, and what each projection and convolution in it returned.
 
     Outputs are in the order of the calls. None is a convolution whose rows are not those of the tokens: it runs again.
@@ -46,7 +46,7 @@ class Recording:
     """A pass over `tokens` tokens."""
 
     tokens: int
-    calls: list[Call] = field(default_factory=list)
+    calls: list[ModuleCall] = field(default_factory=list)
 
 
 class Recorder:
@@ -54,7 +54,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self._recording: Recording | None = None
-        self._call: Call | None = None
+        self._call: ModuleCall | None = None
         self._answers: Iterator[mx.array | None] | None = None
 
     @contextmanager
@@ -78,10 +78,10 @@ class Recorder:
                 self._answers = None
 
     def run(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Handles a recurrent module's call: the outermost one becomes a Call."""
+        """Handles a recurrent module's call: the outermost one becomes a ModuleCall."""
         if self._recording is None or self._call is not None:
             return original(module, *args, **kwargs)
-        self._call = Call(module, args, kwargs)
+        self._call = ModuleCall(module, args, kwargs)
         self._recording.calls.append(self._call)
         try:
             return original(module, *args, **kwargs)

@@ -20,7 +20,7 @@ from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.engine.cache.kinds import (
+from specdec_cli.engine.cache.cache_kinds import (
     BOUNDED,
     KEPT_SNAPSHOTS,
     TRIMMED,
@@ -210,7 +210,7 @@ class Caches:
 
     @property
     def places(self) -> tuple[int, tuple[int, ...]]:
-        """(the least length from which on a rollback reaches every length, lengths below it that it reaches)."""
+        """(floor, below): a rollback reaches every length from `floor` on, and of shorter ones those in `below`."""
         floor = self.length
         if not self._rewound:
             known = partial(all_reach, self._bounded)

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import expected_tokens
 from specdec_cli.core.kinds import UNTRIED, learns_from
-from specdec_cli.core.meter import BELIEVED_SECONDS
 from specdec_cli.core.request import MAX_DRAFT, MAX_K
-from specdec_cli.engine.draft_length.acceptance import Acceptance
+from specdec_cli.core.speedup import BELIEVED_SECONDS
 from specdec_cli.engine.draft_length.constants import (
     BUDGET,
     FIRST_WAIT,
@@ -29,6 +28,7 @@ from specdec_cli.engine.draft_length.constants import (
     TYPICAL_TOKENS,
 )
 from specdec_cli.engine.draft_length.costs import Costs, RoundCosts, costs_from_dict
+from specdec_cli.engine.draft_length.rates import Acceptance
 
 
 class DraftLength(Protocol):

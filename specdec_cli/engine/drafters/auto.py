@@ -18,12 +18,12 @@ from specdec_cli.core.kinds import AUTO, FORCED, LOOKUP, PREDICTED
 from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import DraftLength, Fixed
+from specdec_cli.engine.draft_length.rates import MAX_LOOKUP, SHORTEST_MATCH, LookupAcceptance
 from specdec_cli.engine.drafters.base import Drafter, DrafterAround, Parts
 from specdec_cli.engine.drafters.stepwise import make_network
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
-from specdec_cli.engine.sampling.sampler import Constraint
+from specdec_cli.engine.sampling.sampler import TokenMask
 
 # K of the first try of what was predicted, doubled while all of it is accepted.
 FIRST_TRY = 2
@@ -175,7 +175,7 @@ class ConstrainedDrafter(DrafterAround):
     A single forced token is proposed too: with its bonus, a pass then yields two.
     """
 
-    def __init__(self, drafter: Drafter, length: DraftLength, constraint: Constraint) -> None:
+    def __init__(self, drafter: Drafter, length: DraftLength, constraint: TokenMask) -> None:
         super().__init__(drafter, length)
         self._constraint, self._k = constraint, 0
 

@@ -14,9 +14,9 @@ import mlx.core as mx
 from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import NONE
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.acceptance import LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import DraftLength
-from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.draft_length.rates import LookupAcceptance
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 

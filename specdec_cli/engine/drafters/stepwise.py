@@ -15,10 +15,10 @@ from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
-from specdec_cli.engine.heads.cached import CachedHead
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Choice
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, DraftToken
 
 
 class StepwiseDrafter(Drafter):
@@ -29,7 +29,7 @@ class StepwiseDrafter(Drafter):
 
     def __init__(self, rule: AcceptanceRule) -> None:
         self._rule = rule
-        self._started: tuple[int, Choice] | None = None
+        self._started: tuple[int, DraftToken] | None = None
 
     @abstractmethod
     def _first_logits(self, context: Sequence[int]) -> mx.array:
@@ -57,7 +57,7 @@ class StepwiseDrafter(Drafter):
         device.queue(tokens)
         return Draft(tokens, mx.concatenate(log_q) if log_q else None, self.name)
 
-    def _choose(self, logits: mx.array, position: int, ahead: list[mx.array]) -> Choice:
+    def _choose(self, logits: mx.array, position: int, ahead: list[mx.array]) -> DraftToken:
         choice = self._rule.choose(logits, position + len(ahead), ahead)
         device.queue(choice.token)
         return choice

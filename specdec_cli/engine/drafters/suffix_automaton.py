@@ -17,7 +17,7 @@ REMEMBERED = 8
 STEP_TOKENS = 8192
 
 
-class Match(NamedTuple):
+class SuffixMatch(NamedTuple):
     """The last `length` tokens occurred before, and were followed by position `start`."""
 
     length: int
@@ -42,7 +42,7 @@ class SuffixAutomaton:
         # The position after an earlier occurrence of the state's words: the first, or the latest that was looked up.
         self._after = [0]
         self._whole = 0
-        self.match = Match(0, 0)
+        self.match = SuffixMatch(0, 0)
 
     @property
     def predicts(self) -> bool:
@@ -58,7 +58,7 @@ class SuffixAutomaton:
         for token in self._opening[done : done + STEP_TOKENS]:
             self.append(token)
         if done < len(self._opening) and not (self._predicted and len(self._text) == len(self._opening)):
-            self.match = Match(0, 0)  # how a prompt repeats itself is not how the answer repeats it
+            self.match = SuffixMatch(0, 0)  # how a prompt repeats itself is not how the answer repeats it
         return len(self._text) >= len(self._opening)
 
     def follow(self, context: Sequence[int]) -> None:
@@ -95,9 +95,9 @@ class SuffixAutomaton:
         self._link[whole] = self._find_or_split(state, token) if state >= 0 else 0
         self._whole = whole
         found = self._link[whole]
-        self.match = Match(self._longest[found], self._after[found])
+        self.match = SuffixMatch(self._longest[found], self._after[found])
         if self._predicted and self.match.start == self._predicted.stop:
-            self.match = Match(0, 0)  # nothing is predicted beyond the end
+            self.match = SuffixMatch(0, 0)  # nothing is predicted beyond the end
         self._after[found] = len(self._text)
 
     def _find_or_split(self, state: int, token: int) -> int:

@@ -1,8 +1,9 @@
-"""Heads that predict several tokens (MTP): one layer that reads a token and a hidden state. One row a family.
+"""Heads that predict several tokens (MTP): one layer that reads a token and a hidden state.
 
 DeepSeek-V3 (arXiv:2412.19437, section 2.2), as Qwen3-Next and its successors train it. Decoder layers are mlx-lm's own.
-Nothing fails if a row is wrong, the head only guesses badly; the check at load finds it. Sources: vllm#46075 for what
-GLM carries on; XiaomiMiMo's modelling code for its order. Letters: T tokens, D hidden size.
+A family's row is in `models.heads`. Nothing fails if its recipe is wrong, the head only guesses badly; the check at
+load finds it. Sources: vllm#46075 for what GLM carries on; XiaomiMiMo's modelling code for its order. Letters: T
+tokens, D hidden size.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ import mlx.nn as nn
 from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite, mimo, qwen3_5, qwen3_next
 from mlx_lm.models.base import create_attention_mask
 
-from specdec_cli.models import heads as families
-
 Tensors = dict[str, mx.array]
 Config = Mapping[str, Any]
 LayerOf = Callable[[Config, bool], tuple[Callable[[], nn.Module], float]]
@@ -29,9 +28,9 @@ LayerOf = Callable[[Config, bool], tuple[Callable[[], nn.Module], float]]
 class Recipe:
     """How a family's head is used.
 
-    It was trained on the state that the target's output head reads, with the token after it. `carries` is what of its
-    own output takes that state's place at the next draft token: after its last norm or before. `embedding_first` is the
-    order in which token and state are joined.
+    It reads the state that the target's output head reads, and the token after it. From the second draft token on its
+    own output takes the place of that state: `carries` it "normed", after its last norm, or "raw", before it.
+    `embedding_first`: the token's embedding is joined before the state, else after it.
     """
 
     carries: Literal["normed", "raw"] = "normed"
@@ -148,10 +147,8 @@ def _split_latents(config: Config, tensors: Tensors) -> Tensors:
 
 _DEEPSEEK = _after_the_trunk(deepseek_v3.ModelArgs, deepseek_v3.DeepseekV3DecoderLayer)
 _FLASH = _after_the_trunk(glm4_moe_lite.ModelArgs, glm4_moe_lite.Glm4MoeLiteDecoderLayer)
-BUILDS = {
-    families.QWEN.name: Build(_qwen),
-    families.DEEPSEEK.name: Build(_DEEPSEEK, Recipe(carries="raw"), _split_latents, array_mask=True),
-    families.GLM.name: Build(_after_the_trunk(glm4_moe.ModelArgs, glm4_moe.DecoderLayer)),
-    families.FLASH.name: Build(_FLASH, QWEN, _split_latents, array_mask=True, scores=True),
-    families.MIMO_7B.name: Build(_mimo, Recipe(embedding_first=False)),
-}
+QWEN_BUILD = Build(_qwen)
+DEEPSEEK = Build(_DEEPSEEK, Recipe(carries="raw"), _split_latents, array_mask=True)
+GLM = Build(_after_the_trunk(glm4_moe.ModelArgs, glm4_moe.DecoderLayer))
+FLASH = Build(_FLASH, QWEN, _split_latents, array_mask=True, scores=True)
+MIMO = Build(_mimo, Recipe(embedding_first=False))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import mlx.core as mx
 import mlx.nn as nn
 
-from specdec_cli.engine.heads.load import Text
+from specdec_cli.engine.heads.load_head import Text
 from specdec_cli.engine.hidden import OutputHead, same, unhooked
 
 # Tokens that are scored of a vocabulary of LARGE or more.

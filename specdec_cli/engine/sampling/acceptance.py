@@ -14,7 +14,7 @@ from typing import Protocol, cast
 import mlx.core as mx
 
 from specdec_cli.core.events import TokenLogprob
-from specdec_cli.core.kinds import effective_rule, made
+from specdec_cli.core.kinds import effective_rule, import_named
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.sampling import rejection
 from specdec_cli.engine.sampling.cuts import top_tokens
@@ -32,7 +32,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class DraftToken:
     """One token [1] of a draft, and the distribution [1, V] it was drawn from where the rule needs it."""
 
     token: mx.array
@@ -44,7 +44,7 @@ class AcceptanceRule(Protocol):
 
     name: str
 
-    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
+    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> DraftToken:
         """The draft's token for `position`; its `logits` [1, V] follow the context and the tokens `ahead`."""
 
     def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
@@ -68,8 +68,8 @@ class Greedy(_Drawing):
 
     name = "greedy"
 
-    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        return Choice(best_tokens(self._sampler.for_draft(logits, ahead)))
+    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> DraftToken:
+        return DraftToken(best_tokens(self._sampler.for_draft(logits, ahead)))
 
     def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
         scores = self._sampler.for_target(logits, draft.tokens, uncommitted)
@@ -81,8 +81,8 @@ class Coupled(_Drawing):
 
     name = "coupled"
 
-    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        return Choice(draw(self._sampler.for_draft(logits, ahead), self._sampler.target_noise(position, 1)))
+    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> DraftToken:
+        return DraftToken(draw(self._sampler.for_draft(logits, ahead), self._sampler.target_noise(position, 1)))
 
     def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
         log_p = self._sampler.for_target(logits, draft.tokens, uncommitted)
@@ -96,8 +96,8 @@ class Match(Coupled):
 
     name = "match"
 
-    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
-        return Choice(self._sampler.draw_for_draft(self._sampler.for_draft(logits, ahead)))
+    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> DraftToken:
+        return DraftToken(self._sampler.draw_for_draft(self._sampler.for_draft(logits, ahead)))
 
 
 Plan = Callable[[mx.array, mx.array | None, mx.array], rejection.Plan]
@@ -111,9 +111,9 @@ class Rejection(_Drawing):
         super().__init__(sampler)
         self.name, self._plan, self._draw = name, plan, draw
 
-    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> Choice:
+    def choose(self, logits: mx.array, position: int, ahead: Sequence[mx.array]) -> DraftToken:
         log_q = self._sampler.for_draft(logits, ahead)
-        return Choice(self._sampler.draw_for_draft(log_q), log_q)
+        return DraftToken(self._sampler.draw_for_draft(log_q), log_q)
 
     def judge(self, draft: Draft, logits: mx.array, position: int, uncommitted: mx.array = NO_TOKENS) -> Verdict:
         plan = self._plan(draft.tokens, draft.log_q, self._sampler.for_target(logits, draft.tokens, uncommitted))
@@ -133,7 +133,7 @@ def block(sampler: Sampler) -> Rejection:
 
 def make_rule(name: str, sampler: Sampler) -> AcceptanceRule:
     """The rule `name`; at temperature 0 all are the same equality."""
-    rule: AcceptanceRule = made(effective_rule(name, None, sampler.sampling.temperature))(sampler)
+    rule: AcceptanceRule = import_named(effective_rule(name, None, sampler.sampling.temperature).make)(sampler)
     return rule
 
 

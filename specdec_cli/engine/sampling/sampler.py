@@ -22,7 +22,7 @@ from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Counts, Sampling, adjusted, draw, log_probs
 
 
-class Constraint(Protocol):
+class TokenMask(Protocol):
     """The state of one answer: what may follow the tokens that `advance` was given. Nothing else changes it."""
 
     def forced(self) -> list[int]:
@@ -61,7 +61,7 @@ class Sampler:
         seed: int,
         prompt: Sequence[int],
         vocab_size: int,
-        constraint: Constraint | None = None,
+        constraint: TokenMask | None = None,
     ) -> None:
         self.sampling = sampling
         self._constraint = constraint
@@ -92,7 +92,7 @@ class Sampler:
             logits = apply_mask(logits, self._masks(self._constraint, logits, (uncommitted, pending)))
         return self._scores(logits, counts)
 
-    def _masks(self, constraint: Constraint, logits: mx.array, ahead: Sequence[mx.array]) -> mx.array:
+    def _masks(self, constraint: TokenMask, logits: mx.array, ahead: Sequence[mx.array]) -> mx.array:
         """Packed rows [N, W] for `logits` [N, V], the last of which follows the tokens `ahead`.
 
         The logits are queued first: the device computes them while the host computes the masks.

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, RULE, Interval
-from specdec_cli.bench.report import Comparison, Report, Row, best_reports
+from specdec_cli.bench.report import Comparison, LengthRow, Report, best_reports
 from specdec_cli.bench.result import BenchResult
 from specdec_cli.core.format import percent, size
 from specdec_cli.ui.display import counting
@@ -100,7 +100,7 @@ def heading(result: BenchResult) -> Text:
     return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: LengthRow) -> list[str]:
     """K and the figures of one row, here and on the page."""
     unsure, steps, seconds = sentences.mark(row), row.verify_steps, row.ttft_seconds
     return [
@@ -116,7 +116,7 @@ def cells(row: Row) -> list[str]:
     ]
 
 
-def kind_cells(row: Row) -> list[str]:
+def kind_cells(row: LengthRow) -> list[str]:
     """The best K of one kind of text, under KIND_HEADINGS."""
     speedup = f"{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×"
     return [row.kind, str(row.k), speedup, percent(row.acceptance_rate, unknown=""), row.advice]
@@ -159,7 +159,7 @@ def legend(report: Report) -> str:
     return "; ".join([*parts, "v(K+1): a pass of K+1 rows, in plain steps; │ plain decoding"])
 
 
-def kinds_table(kinds: Sequence[Row]) -> Table:
+def kinds_table(kinds: Sequence[LengthRow]) -> Table:
     """The best K of each kind of text."""
     table = _table(KIND_HEADINGS[0], KIND_HEADINGS[1:])
     for row in kinds:
@@ -224,7 +224,7 @@ def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> 
     console.print(Text("? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
 
 
-def _figure(row: Row, value: Interval | None, digits: int) -> str:
+def _figure(row: LengthRow, value: Interval | None, digits: int) -> str:
     return "–" if value is None else f"{sentences.mark(row)}{value.mean:.{digits}f}"
 
 

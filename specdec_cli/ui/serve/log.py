@@ -20,7 +20,7 @@ from specdec_cli.ui.serve.panel import ServerPanel
 WORDS = {200: "", 499: " left", 503: " cut short"}
 
 
-class Reply(Protocol):
+class LogLine(Protocol):
     """A reply that is over: figures, and words."""
 
     @property
@@ -56,7 +56,7 @@ class ServerLog:
         self.say(f"Anthropic and llama.cpp clients, and browsers, use {url}")
         self.say("Ctrl-C stops it; specdec help serve says what each client needs")
 
-    def reply(self, reply: Reply) -> None:
+    def reply(self, reply: LogLine) -> None:
         """A reply is over."""
         self.say(reply_line(time.strftime("%H:%M:%S"), reply.facts))
         if self._file is not None:

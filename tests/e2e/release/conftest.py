@@ -30,7 +30,7 @@ def call(tmp_path):
     """(exit code, stdout, stderr) of a script of bash; artefacts go to tmp_path."""
 
     def run(name, *arguments, **environment):
-        own = {"BIN": Path(sys.executable).parent, "OUT": tmp_path, "GITHUB_OUTPUT": tmp_path / "outputs"}
+        own = {"BIN": Path(sys.executable).parent, "OUT": tmp_path}
         settings = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         done = subprocess.run(
             [SCRIPTS / name, *map(str, arguments)],

@@ -14,8 +14,9 @@ ROOT = Path(__file__).parents[3]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 SCRIPTS = [*sorted((ROOT / ".github/scripts").glob("*.sh")), ROOT / ".ci/run"]
 TOOLS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-# One command: a script, and words that hold no other command.
+# One command: a script, and words that hold no other command; or tests.
 CALL = re.compile(r"(\.github/scripts/\w+\.sh|\.ci/run)((?: (?:[\w.-]+|\"[\w$/]+\"))*)")
+TESTS = re.compile(r"\.venv-ci/bin/python -m pytest -n \d(?: --basetemp artifacts -m (?:metal|'metal[\w ()]+'))?")
 # What bash 3.2 or BSD's tools do not know.
 FOREIGN = re.compile(
     r"\b(?:mapfile|readarray|declare -[An]|local -n|coproc)\b|\$\{\w+(?:,|\^|@)|&>>|\|&|\bwait -n\b|"
@@ -41,10 +42,17 @@ def test_each_step_calls_one_script_that_is_there_or_one_pinned_action(path):
             assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"]), step
         else:
             call = CALL.fullmatch(step["run"])
-            assert call, step
-            assert os.access(ROOT / call[1], os.X_OK), call[1]
+            assert call or TESTS.fullmatch(step["run"]), step
+            assert call is None or os.access(ROOT / call[1], os.X_OK), call[1]
     pins = re.findall(r"uses: .*", path.read_text("utf-8"))
     assert all(re.search(r"@[0-9a-f]{40} # v\d+\.\d+\.\d+$", pin) for pin in pins)
+
+
+def test_whatever_tests_metal_names_the_device():
+    """Without its name these tests would compute on the CPU and be skipped."""
+    jobs = yaml.safe_load((ROOT / ".github/workflows/metal.yml").read_text("utf-8"))["jobs"].values()
+    testing = [job for job in jobs if any(re.search("-m '?metal", step.get("run", "")) for step in job["steps"])]
+    assert testing and all("TEST_DEVICE" in job["env"] for job in testing)
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)

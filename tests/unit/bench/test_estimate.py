@@ -10,7 +10,7 @@ from fakes.bench import HERE, estimate
 from specdec_cli.bench.estimate import better, in_trial_order, interval_over, next_arms, recommend
 from specdec_cli.bench.prompts import PromptId
 from specdec_cli.bench.result import Condition, Contender
-from specdec_cli.core.meter import t_quantile
+from specdec_cli.core.speedup import t_quantile
 
 
 def over(groups):

@@ -10,7 +10,7 @@ import pytest
 from fakes.bench import HERE, estimate, sample_result
 from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import Interval
-from specdec_cli.bench.report import Change, Report, Row, compare, cost_curve, make_row, reports
+from specdec_cli.bench.report import Change, LengthRow, Report, compare, cost_curve, make_row, reports
 from specdec_cli.bench.result import Contender, CostSample, from_dict, read_result, to_dict
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.gain import break_even_acceptance
@@ -283,7 +283,7 @@ def test_the_variances_of_two_benches_add_up_and_what_is_unknown_gives_no_ratio(
     """Each known within a factor of 1.1: together within 1.1 to the square root of 2."""
 
     def row(rate):
-        return Row(2, True, None, rate)
+        return LengthRow(2, True, None, rate)
 
     known = Interval(100, 100 / 1.1, 110, 8)
     found = Change(2, row(known), row(Interval(120, 120 / 1.1, 132, 8))).ratio

@@ -1,6 +1,7 @@
 """Heads as a person meets them: `--draft FOLDER`, `--drafter mtp`, check, doctor and pairs, and their refusals."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from fakes.counting import HEAD_CONFIG, NO_HEAD, counting_folder, counting_tensors, random_head
 from fakes.counting import head_or_trunk as part
 from fakes.raw_qwen import raw_tensors, write_checkpoint
+from specdec_cli.engine.heads.mtp import QWEN_BUILD, Build
+from specdec_cli.models import heads
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,28 @@ def test_a_head_is_given_as_draft_and_named_by_its_kind(specdec, folders):
     code, out, _ = specdec("check", "--target", bare, "--draft", head, "--json")
     found = json.loads(out)["head"]
     assert (code, found["kind"], found["tensors"]) == (0, "mtp", 15)
+
+
+TOY = Build(QWEN_BUILD.layer)
+TOY_PARTS = {"mix": "fc", "token": "pre_fc_norm_embedding", "state": "pre_fc_norm_hidden", "last": "norm"}
+TOY_FAMILY = heads.HeadFamily(
+    "Toy", f"{__name__}:TOY", frozenset({"qwen3_5_text"}), re.compile(r"guess\.\d+\."), "mix.", TOY_PARTS
+)
+
+
+def test_a_family_of_heads_is_one_row(specdec, folders, tmp_path, monkeypatch):
+    """A head under names that only the toy's row knows; without the row it is no head."""
+    names = {f"mtp.{own}.weight": f"guess.0.{toy}.weight" for toy, own in TOY_PARTS.items()}
+    tensors = part(counting_tensors(), True)
+    stored = {names.get(name, name.replace("mtp.layers.0", "guess.0")): tensors[name] for name in tensors}
+    head = write_checkpoint(tmp_path / "toy", stored, HEAD_CONFIG)
+    asked = ("--target", folders[0], "--draft", head, "--json")
+    assert specdec("check", *asked)[0] != 0
+    monkeypatch.setattr(heads, "FAMILIES", (*heads.FAMILIES, TOY_FAMILY))
+    assert json.loads(specdec("check", *asked)[1])["head"]["tensors"] == len(stored)
+    drafted, plain = (specdec("run", *asked, "-k", k, "-n", "16", "hello")[1].splitlines()[-1] for k in ("3", "0"))
+    assert json.loads(drafted)["stats"]["draft_acceptance_rate"] > 0.8
+    assert json.loads(drafted)["tokens"] == json.loads(plain)["tokens"]
 
 
 def test_the_targets_own_head_is_found_and_said(specdec, folders):

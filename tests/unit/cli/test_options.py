@@ -8,10 +8,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from specdec_cli.cli import main
+from specdec_cli.cli import main, table
 from specdec_cli.cli.command import grouped
-from specdec_cli.cli.options import ModelOptions, SamplingOptions
-from specdec_cli.cli.table import ROWS, row_of, variables
+from specdec_cli.cli.help import listing
+from specdec_cli.cli.load import AnswerSettings
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions
+from specdec_cli.cli.table import ROWS, Row, row_of, variables
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import BOUNDS, flag
 
@@ -61,6 +63,36 @@ def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
     assert invoke(command, "--slots", "5", "--force", "-s", "y").output == "Kept(force=True, slots=5) y\n"
     assert invoke(command, SPECDEC_SLOTS="7").output == "Kept(force=False, slots=7) x\n"
     assert invoke(deep).output == "Kept(force=False, slots=9)\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ToyOptions(AnswerOptions):
+    """A group with the toy's field: its type and default."""
+
+    toy: int = 3
+
+
+def test_an_option_is_one_row_and_one_field(monkeypatch):
+    """The row gives spelling, help, variable and bounds; the field arrives beside the request of the others."""
+    toy = Row("-t, --toy N", "A number to print", "TOY", "It does nothing else.", low=1)
+    monkeypatch.setitem(table.TABLE, "Drafting", (toy, *table.TABLE["Drafting"]))
+    monkeypatch.setitem(table.ROWS, ".toy", toy)  # as it is made of TABLE at import
+
+    @grouped
+    def command(*, answer: ToyOptions) -> None:
+        """The toy beside the settings of an answer."""
+        typer.echo(f"{answer.toy} {AnswerSettings.read(answer, SamplingOptions()).asked.max_tokens}")
+
+    assert invoke(command).output == "3 512\n"
+    assert invoke(command, "--toy", "5", "-n", "9", SPECDEC_TOY="7").output == "5 9\n"
+    assert invoke(command, SPECDEC_TOY="7").output == "7 512\n" and "SPECDEC_TOY" in variables()
+    assert str(invoke(command, "-t", "0").exception) == "-t 0 is below 1"
+    application = typer.Typer()
+    application.command()(command)
+    context = typer.Context(typer.main.get_command(application), info_name="command")
+    assert re.search(r"^  -t, --toy N +A number to print \(default 3\)$", listing(context), re.M)
+    notes = "A number to print. It does nothing else.\n        [default: 3] [env: SPECDEC_TOY]\n"
+    assert notes in listing(context, whole=True)
 
 
 @pytest.mark.parametrize(

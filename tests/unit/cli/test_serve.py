@@ -171,6 +171,7 @@ def waited_for(true, seconds=60):
     return True
 
 
+@pytest.mark.metal
 @pytest.mark.full  # it waits for two pauses of half a minute
 def test_a_killed_server_begins_again_with_what_was_written_whole(tmp_path):
     """SIGKILL during an answer, and then while a conversation is written; each time on the same port at once."""

@@ -10,9 +10,9 @@ import pytest
 from specdec_cli.core.errors import Refused
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
-from specdec_cli.engine.heads import load as agreements
-from specdec_cli.engine.heads.cached import CachedHead, Head
-from specdec_cli.engine.heads.load import agreement, load_agreeing, load_head, own_texts
+from specdec_cli.engine.heads import load_head as agreements
+from specdec_cli.engine.heads.cached_head import CachedHead, Head
+from specdec_cli.engine.heads.load_head import agreement, load_agreeing, load_head, own_texts
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head

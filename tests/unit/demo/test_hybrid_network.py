@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import specdec_cli
-from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.engine.load import load
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head

@@ -12,13 +12,13 @@ import pytest
 from fakes.racing import scripted
 from fakes.ui_script import PREFILL, ROUNDS, START, drafted, finish, folded
 from specdec_cli.core.events import Finish
-from specdec_cli.core.trace import Reply, Trace
+from specdec_cli.core.trace import Trace, TraceReply
 from specdec_cli.race.events import RaceStart
 from specdec_cli.ui.export import MEANINGS, answer, trace_picture
 from specdec_cli.ui.race import race_picture
 
 HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>[link=x]{0}"
-SCRIPT = Reply(START, PREFILL, ROUNDS, finish())
+SCRIPT = TraceReply(START, PREFILL, ROUNDS, finish())
 LEFT_OUT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ufffe]")
 
 
@@ -26,7 +26,7 @@ def hostile(suffix):
     rounds = (drafted(0, [], 0, HOSTILE), drafted(1, [HOSTILE, HOSTILE, HOSTILE], 1, HOSTILE))
     start = replace(START, target=f"org/{HOSTILE}", rule=HOSTILE)
     return trace_picture(
-        Trace((Reply(start, PREFILL, rounds, Finish("stop", HOSTILE * 3, (), "", finish().stats)),)), suffix
+        Trace((TraceReply(start, PREFILL, rounds, Finish("stop", HOSTILE * 3, (), "", finish().stats)),)), suffix
     )
 
 
@@ -62,7 +62,7 @@ def test_no_run_leaves_its_row_or_covers_another(piece):
     """rich gives a wide character the room of a narrow one."""
     rounds = [drafted(0, [], 0, piece)] + [drafted(n, [piece, "no", "never"], 1, piece) for n in range(1, 40)]
     end = Finish("stop", "".join(done.text for done in rounds), (), "", finish().stats)
-    rows = lines_of(trace_picture(Trace((Reply(START, PREFILL, tuple(rounds), end),)), ".svg"))
+    rows = lines_of(trace_picture(Trace((TraceReply(START, PREFILL, tuple(rounds), end),)), ".svg"))
     assert len(rows) > 10
     for row in rows:
         ends = [float(run.attrib["x"]) + float(run.attrib["textLength"]) for run in row]
@@ -90,7 +90,9 @@ def test_without_the_tokens_that_were_not_said_the_text_is_the_reply():
 
 def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
     rounds = (drafted(0, [], 0, "a"), drafted(1, [], 0, "b"))
-    plain = Reply(replace(START, drafter="none", k=0), PREFILL, rounds, Finish("stop", "ab", (), "", finish().stats))
+    plain = TraceReply(
+        replace(START, drafter="none", k=0), PREFILL, rounds, Finish("stop", "ab", (), "", finish().stats)
+    )
     assert not any(str(span.style) for span in answer(plain).spans)
     rounds = (
         drafted(0, [], 0, "{"),
@@ -99,7 +101,7 @@ def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
     )
     start = replace(START, constraint="schema")
     end = Finish("stop", '{"name": 1}', (), "", folded(rounds, start).stats.to_dict(), complete=True)
-    page = re.sub("<[^>]*>", "", unescape(trace_picture(Trace((Reply(start, PREFILL, rounds, end),)), ".html")))
+    page = re.sub("<[^>]*>", "", unescape(trace_picture(Trace((TraceReply(start, PREFILL, rounds, end),)), ".html")))
     assert "held to a schema, which drafts what it forces" in page
 
 

@@ -163,6 +163,7 @@ def going_on(shell):
     shell.settle(0.5)
 
 
+@pytest.mark.metal
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "wrapped"), [("chat", False), ("run", True)])
 def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(

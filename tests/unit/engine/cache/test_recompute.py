@@ -7,7 +7,7 @@ from mlx.utils import tree_map
 from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
 from conformance.architectures import architectures, tiny_network
-from specdec_cli.engine.cache.kinds import leaves
+from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.cache.recompute import ANSWERED, readers_of
 from specdec_cli.engine.cache.rollback import Caches
 

@@ -12,7 +12,7 @@ import pytest
 
 from fakes.machine import BY_NAME, CODE, HOSTILE, MACHINES, play
 from specdec_cli.core.events import Round
-from specdec_cli.core.meter import BELIEVED_SECONDS
+from specdec_cli.core.speedup import BELIEVED_SECONDS
 from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.constants import FIRST_WAIT
 

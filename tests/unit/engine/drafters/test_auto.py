@@ -1,9 +1,9 @@
 """The text itself or the model: never a different word, and the cheaper tokens."""
 
 from specdec_cli.core.events import Round
-from specdec_cli.engine.draft_length.acceptance import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
 from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.draft_length.rates import MAX_LOOKUP, LookupAcceptance
 from specdec_cli.engine.drafters.auto import AutoDrafter
 
 

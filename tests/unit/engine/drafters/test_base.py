@@ -3,7 +3,7 @@
 import pytest
 
 from fakes.models import tiny_network
-from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, NONE, drafting, made
+from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, NONE, drafting, import_named
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter, Parts, no_drafter
 from specdec_cli.engine.model import CachedModel
@@ -22,12 +22,12 @@ def parts(draft=None):
 def test_every_kind_makes_a_drafter_of_the_same_parts(name, has_draft):
     draft = CachedModel(tiny_network(seed=2), "draft") if has_draft else None
     meant = drafting(name, 3, draft.kind if draft else None).kind
-    drafter = made(meant)(parts(draft))
+    drafter = import_named(meant.make)(parts(draft))
     assert isinstance(drafter, Drafter)
     assert drafter.name in (name, meant.name)
 
 
 def test_without_a_draft_model_its_kind_drafts_nothing_and_the_mixed_one_looks_up():
-    assert made(MODEL)(parts()).name == NONE.name
-    assert made(DRAFTERS["auto"])(parts()).name == LOOKUP.name
+    assert import_named(MODEL.make)(parts()).name == NONE.name
+    assert import_named(DRAFTERS["auto"].make)(parts()).name == LOOKUP.name
     assert type(no_drafter(parts())) is Drafter

@@ -11,7 +11,7 @@ import pytest
 
 from fakes.counting import SMALL, counting_folder, counting_tensors, random_head
 from specdec_cli.core.errors import Refused
-from specdec_cli.engine.heads.load import FLOOR, WORDS, Agreement, load_agreeing, load_head, own_texts
+from specdec_cli.engine.heads.load_head import FLOOR, WORDS, HeadAgreement, load_agreeing, load_head, own_texts
 from specdec_cli.engine.heads.mtp import QWEN
 from specdec_cli.engine.load import load
 from specdec_cli.models.checkpoint import read_checkpoint
@@ -66,7 +66,7 @@ def test_a_head_that_was_never_learned_is_refused_with_the_numbers(target, tmp_p
 )
 def test_the_floor_is_agreement_beyond_chance(share, chance, refused):
     """Where luck guesses every word there is no telling, and nobody is refused."""
-    found = Agreement(True, 128, share, chance)
+    found = HeadAgreement(True, 128, share, chance)
     assert (found.kappa < FLOOR) == refused
 
 

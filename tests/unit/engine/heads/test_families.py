@@ -12,8 +12,8 @@ from fakes.plain_head import PlainHead
 from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
-from specdec_cli.engine.heads.cached import CachedHead, Head
-from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.cached_head import CachedHead, Head
+from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.engine.load import load
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.models.checkpoint import read_checkpoint

@@ -5,7 +5,7 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 
-from specdec_cli.engine.heads.load import Text
+from specdec_cli.engine.heads.load_head import Text
 from specdec_cli.engine.heads.shortlist import NO_ODDS, Shortlist, coverage, shortlist_for
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.sampling.warps import Sampling, log_probs

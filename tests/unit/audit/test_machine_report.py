@@ -7,9 +7,9 @@ import json
 import pytest
 
 from fakes.command import Command
-from specdec_cli.audit import report
+from specdec_cli.audit import machine_report as report
+from specdec_cli.audit.machine_report import make_report, pair_options, report_rows, specdec_output
 from specdec_cli.audit.prompts import BUNDLED
-from specdec_cli.audit.report import make_report, pair_options, report_rows, specdec_output
 from specdec_cli.pairs.pair import Pair
 
 ROW = {"k": 4, "measured": True, "speedup": {"mean": 1.5, "low": 1.2, "high": 1.9}}
@@ -118,6 +118,7 @@ def specdec(tmp_path, monkeypatch, capsys):
     return Command(tmp_path, monkeypatch, capsys)
 
 
+@pytest.mark.metal
 @pytest.mark.slow
 def test_a_report_of_real_commands_is_shown_and_written_as_one_file(specdec, tmp_path):
     line = ["doctor", "--report", tmp_path / "mac.json", "-p", "demo", "--time-budget", "40s"]

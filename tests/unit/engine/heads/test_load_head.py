@@ -10,7 +10,7 @@ from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
 from fakes.reading import watch
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine import device
-from specdec_cli.engine.heads.load import load_head
+from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.models.heads import read_head
 
 SIZE = 64

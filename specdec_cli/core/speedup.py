@@ -5,8 +5,7 @@ are divided by those of the drafted rounds beside them: the logarithm of such a 
 them, a bench one for each prompt, a reply one for each run of plain steps. These are few, as measuring costs time, so a
 reply starts from what earlier ones found: what rounds cost, and how far blocks scattered (a normal and inverse-gamma
 prior: Gelman et al., Bayesian Data Analysis, 3.3).
-With c, the cost of a drafted round in plain steps, a reply was tokens ÷ (plain rounds + c × drafted rounds) times as
-fast.
+Speed-up = tokens ÷ (plain rounds + c × drafted rounds), with c the cost of a drafted round in plain steps.
 Letters: K drafted tokens. Rounds of one drafter and one K are of one kind: they cost alike.
 """
 
@@ -100,7 +99,7 @@ def kind_means(kinds: Sequence[Hashable], seconds: Sequence[float]) -> list[floa
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class LogCost:
     """The logarithm of a cost in plain steps, and the variance of what is known about it."""
 
     log: float
@@ -114,7 +113,7 @@ class CostMemo:
     `squares` / `freedom` is the variance of blocks over what the scatter of rounds tells.
     """
 
-    costs: Mapping[RoundKind, Estimate] = field(default_factory=dict)
+    costs: Mapping[RoundKind, LogCost] = field(default_factory=dict)
     squares: float = TYPICAL_SCATTER * TYPICAL_FREEDOM
     freedom: int = TYPICAL_FREEDOM
 
@@ -128,7 +127,7 @@ class CostMemo:
         """What `to_dict` wrote, believed less; nothing of what is too old, or of another form."""
         try:
             costs = {
-                (str(drafter), int(k)): Estimate(float(mean), float(variance) + AGED_DRIFT**2)
+                (str(drafter), int(k)): LogCost(float(mean), float(variance) + AGED_DRIFT**2)
                 for drafter, k, mean, variance in values["costs"]
             }
             squares, freedom = float(values["squares"]), int(values["freedom"])
@@ -225,7 +224,7 @@ class Meter:
         mean, costs = fmean(self._seconds), dict(self._memo.costs)
         usual = dict(zip(self._kinds, kind_means(self._kinds, self._seconds), strict=True))
         for kind, seconds in usual.items():
-            costs[kind] = Estimate(fit.cost.log + log(seconds / mean), fit.cost.variance)
+            costs[kind] = LogCost(fit.cost.log + log(seconds / mean), fit.cost.variance)
         freedom = min(fit.freedom, MOST_FREEDOM)
         return CostMemo(costs, fit.squares * freedom / fit.freedom, freedom)
 
@@ -244,11 +243,11 @@ class Meter:
         found = []
         if 2 * len(known) >= len(self._kinds):
             variance = fmean(one for _, one in known) + DRIFT**2
-            found.append(Estimate(fmean(one for one, _ in known), variance))
+            found.append(LogCost(fmean(one for one, _ in known), variance))
         for at, step_seconds, steps in self._blocks:
             beside = even[max(at - BESIDE, 0) : at + BESIDE]
             variance = noise**2 * (1 / steps + 1 / len(beside)) + DRIFT**2
-            found.append(Estimate(log(mean * fmean(beside) / step_seconds), variance))
+            found.append(LogCost(log(mean * fmean(beside) / step_seconds), variance))
         return join_estimates(found, noise, self._memo) if found else None
 
 
@@ -256,7 +255,7 @@ class Meter:
 class Fit:
     """The cost of a reply's drafted rounds, the scatter (log) of one of them, and that of blocks as in `CostMemo`."""
 
-    cost: Estimate
+    cost: LogCost
     noise: float
     squares: float
     freedom: int
@@ -267,10 +266,10 @@ class Fit:
         return self.cost.variance * self.squares / self.freedom
 
 
-def join_estimates(found: Sequence[Estimate], noise: float, memo: CostMemo) -> Fit:
+def join_estimates(found: Sequence[LogCost], noise: float, memo: CostMemo) -> Fit:
     """Blocks and what was known together; of a few that contradict each other those in the middle weigh most."""
     middle = median(one.log for one in found)
     weights = [1 / max(one.variance, ((one.log - middle) / FARTHEST) ** 2) for one in found]
     mean = sum(weight * one.log for weight, one in zip(weights, found, strict=True)) / sum(weights)
     squares = sum(weight * (one.log - mean) ** 2 for weight, one in zip(weights, found, strict=True))
-    return Fit(Estimate(mean, 1 / sum(weights)), noise, memo.squares + squares, memo.freedom + len(found) - 1)
+    return Fit(LogCost(mean, 1 / sum(weights)), noise, memo.squares + squares, memo.freedom + len(found) - 1)

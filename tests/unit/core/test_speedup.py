@@ -13,17 +13,17 @@ import pytest
 
 from fakes.busy import a_round, simulated
 from specdec_cli.core.gain import FEWEST_ROUNDS, Gain
-from specdec_cli.core.meter import (
+from specdec_cli.core.speedup import (
     AGED_DRIFT,
     BELIEVED_SECONDS,
     CostMemo,
-    Estimate,
+    LogCost,
     Meter,
     t_interval,
     t_quantile,
 )
 
-KNOWN = CostMemo({("model", 4): Estimate(log(2.0), 0.001)})
+KNOWN = CostMemo({("model", 4): LogCost(log(2.0), 0.001)})
 # Two-sided, from printed tables of Student's t (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 TABLE = {
     0.90: {1: 6.314, 2: 2.920, 3: 2.353, 5: 2.015, 10: 1.812, 30: 1.697, 100: 1.660},
@@ -124,11 +124,11 @@ def test_a_disturbed_step_moves_a_known_cost_little_and_later_figures_come_back(
 
 
 def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_ever():
-    memo = CostMemo({("model", 4): Estimate(0.5, 0.01), ("ngram", 8): Estimate(0.9, 0.2)}, 6.0, 5)
+    memo = CostMemo({("model", 4): LogCost(0.5, 0.01), ("ngram", 8): LogCost(0.9, 0.2)}, 6.0, 5)
     kept = json.loads(json.dumps(memo.to_dict(1000.0)))
     found = CostMemo.from_dict(kept, 2000.0)
     assert (found.squares, found.freedom) == (6.0, 5)
-    assert found.costs["model", 4] == Estimate(0.5, 0.01 + AGED_DRIFT**2)
+    assert found.costs["model", 4] == LogCost(0.5, 0.01 + AGED_DRIFT**2)
     assert CostMemo.from_dict(kept, 1001.0 + BELIEVED_SECONDS) == CostMemo.from_dict(kept, 999.0) == CostMemo()
 
 

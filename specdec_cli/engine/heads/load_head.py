@@ -19,9 +19,10 @@ from mlx.utils import tree_flatten
 
 from specdec_cli.core.errors import NotAvailable, Refused, reason
 from specdec_cli.core.format import percent
+from specdec_cli.core.kinds import import_named
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
-from specdec_cli.engine.heads.mtp import BUILDS, MtpHead, Tensors
+from specdec_cli.engine.heads.mtp import Build, MtpHead, Tensors
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.packing import Packing
@@ -45,8 +46,9 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
     """
-    head = _empty(files, hidden_size)
-    tensors = _read_tensors(files, files.zero_centred if zero_centred is None else zero_centred)
+    build: Build = import_named(files.family.build)
+    head = _empty(files, build, hidden_size)
+    tensors = _read_tensors(files, build, files.zero_centred if zero_centred is None else zero_centred)
     _quantize(head, tensors, files.name)
     _require_all(head, tensors, files.name)
     if files.declared_dtype == "float32":
@@ -65,7 +67,7 @@ def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = No
     return head
 
 
-def _empty(files: HeadFiles, hidden_size: int) -> MtpHead:
+def _empty(files: HeadFiles, build: Build, hidden_size: int) -> MtpHead:
     """The head's network of its configuration, with weights that were never computed."""
     if refusal := files.of_other_size(hidden_size):
         raise refusal
@@ -76,7 +78,7 @@ def _empty(files: HeadFiles, hidden_size: int) -> MtpHead:
         )
     dense = not any(".mlp.experts." in name or ".mlp.switch_mlp." in name for name in files.tensors)
     try:
-        return BUILDS[files.family.name].head(files.config, dense, hidden_size)
+        return build.head(files.config, dense, hidden_size)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise NotAvailable(
             f"the MTP head of {files.name} cannot be built: {reason(error)}",
@@ -84,11 +86,11 @@ def _empty(files: HeadFiles, hidden_size: int) -> MtpHead:
         ) from error
 
 
-def _read_tensors(files: HeadFiles, zero_centred: bool) -> Tensors:
+def _read_tensors(files: HeadFiles, build: Build, zero_centred: bool) -> Tensors:
     """The tensors by the names of the network's parameters: experts joined, norms as they are multiplied with."""
     loaded: dict[Any, Any] = {path: mx.load(str(path)) for path in files.files}
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
-    tensors = BUILDS[files.family.name].convert(files.config, _stack_experts(_split_fused(tensors)))
+    tensors = build.convert(files.config, _stack_experts(_split_fused(tensors)))
     if zero_centred:
         norms = {n: v for n, v in tensors.items() if v.ndim == 1 and (n.endswith("norm.weight") or "norm_" in n)}
         tensors |= {name: value + 1.0 for name, value in norms.items()}
@@ -190,7 +192,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class HeadAgreement:
     """Of `words` words, the share that a head guesses, and the share that luck alone would.
 
     `zero_centred`: its norms were read as stored less 1.
@@ -220,7 +222,7 @@ class Agreement:
         return asdict(self) | {"summary": summary}
 
 
-def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Sequence[Text]) -> Agreement:
+def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Sequence[Text]) -> HeadAgreement:
     """How well `head` guesses the words of `target` in `texts`."""
     guesses: list[int] = []
     output_head = target.network.hidden.output_head
@@ -232,10 +234,10 @@ def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Seq
     right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
     said, guessed = Counter(words), Counter(guesses)
     chance = sum(said[word] * guessed[word] for word in said) / max(len(words), 1) ** 2
-    return Agreement(zero_centred, len(words), right / max(len(words), 1), chance)
+    return HeadAgreement(zero_centred, len(words), right / max(len(words), 1), chance)
 
 
-def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, Agreement]:
+def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, HeadAgreement]:
     """The head in `files`, and how well it agrees with `target`'s own `texts`.
 
     They are asked for one by one until it agrees clearly; if it never does, its norms are tried in the other layout.

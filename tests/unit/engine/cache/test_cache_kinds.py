@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache, QuantizedKVCache, RotatingKVCache
 
-from specdec_cli.engine.cache.kinds import (
+from specdec_cli.engine.cache.cache_kinds import (
     KEPT_SNAPSHOTS,
     KVQuantization,
     bytes_at,

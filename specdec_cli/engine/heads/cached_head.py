@@ -19,10 +19,10 @@ from mlx_lm.models.cache import KVCache
 from specdec_cli.core.errors import Refused, SpecdecError
 from specdec_cli.core.kinds import MTP
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.engine.cache.kinds import detached, without_room
+from specdec_cli.engine.cache.cache_kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.heads.load import Agreement
+from specdec_cli.engine.heads.load_head import HeadAgreement
 from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.hidden import OutputHead
@@ -44,7 +44,7 @@ class Head:
         module: MtpHead,
         target: Network,
         name: str,
-        agreement: Agreement | None = None,
+        agreement: HeadAgreement | None = None,
         shortlist: Shortlist | None = None,
         recent: int | None = None,
     ) -> None:
@@ -195,8 +195,8 @@ class CachedHead:
     def hand_over(self, context: Sequence[int], hidden: mx.array) -> None:
         """States [T, D] of the positions before the last T tokens of `context`, which begins as it did before.
 
-        Those of positions already held take their place. If some before them were never handed over, they are not kept,
-        or a bounded head begins with them.
+        They replace what is held of these positions. If an earlier position was never handed over, they are not kept;
+        a bounded head begins with them instead.
         """
         start = len(context) - 1 - hidden.shape[0]
         if (start > self.length and self.recent is None) or len(context) <= self._wanted:

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub
+
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
 from specdec_cli.hub.cached import RemoteFile, digest_of
 from specdec_cli.hub.client import as_user_error, library
 from specdec_cli.hub.download import Progress, silent
-from specdec_cli.hub.snapshot import Snapshot
+from specdec_cli.hub.snapshot import HubSnapshot
 
 # What safetensors itself allows for a header (docs of the format, "hard limit").
 MAX_HEADER_BYTES = 100_000_000
@@ -46,13 +48,13 @@ class RemoteHeader:
         return sorted((ends[name][0], ends[name][1], name, entry) for name, entry in found.items())
 
 
-def remote_headers(snapshot: Snapshot, files: Collection[RemoteFile] | None = None) -> list[RemoteHeader]:
+def remote_headers(snapshot: HubSnapshot, files: Collection[RemoteFile] | None = None) -> list[RemoteHeader]:
     """The headers of `files`, or of all safetensors files of `snapshot`. Raises: NotAvailable for one that is none."""
     files = snapshot.files if files is None else files
     return [_read_header(snapshot, file) for file in files if file.path.endswith(".safetensors")]
 
 
-def _read_header(snapshot: Snapshot, file: RemoteFile) -> RemoteHeader:
+def _read_header(snapshot: HubSnapshot, file: RemoteFile) -> RemoteHeader:
     with as_user_error(snapshot.name):
         length = int.from_bytes(b"".join(_read_range(snapshot, file, 0, 8)), "little")
         if length > min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
@@ -63,14 +65,12 @@ def _read_header(snapshot: Snapshot, file: RemoteFile) -> RemoteHeader:
         return RemoteHeader(file, b"".join(_read_range(snapshot, file, 8, 8 + length)))
 
 
-def _read_range(snapshot: Snapshot, file: RemoteFile, begin: int, end: int) -> Iterator[bytes]:
+def _read_range(snapshot: HubSnapshot, file: RemoteFile, begin: int, end: int) -> Iterator[bytes]:
     """Bytes `begin` to `end` of the file, a piece a request; the library asks again where a connection breaks.
 
     Raises: NotAvailable for another range or another size; what the client raises.
     """
-    from huggingface_hub import hf_hub_url
-
-    url = hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
+    url = huggingface_hub.hf_hub_url(snapshot.name, file.path, revision=snapshot.commit)
     headers = library().build_hf_headers() | {"accept-encoding": "identity"}
     for at in range(begin, end, PIECE_BYTES):
         last = min(at + PIECE_BYTES, end) - 1
@@ -95,7 +95,7 @@ def kept_commit(name: str) -> str | None:
     return commit if isinstance(commit, str) else None
 
 
-def read_config(snapshot: Snapshot) -> bytes:
+def read_config(snapshot: HubSnapshot) -> bytes:
     """config.json of a repository of which nothing else is wanted. Raises: NotAvailable if it has none."""
     file = next((file for file in snapshot.files if file.path == HEAD_CONFIG), None)
     if file is None:
@@ -105,7 +105,7 @@ def read_config(snapshot: Snapshot) -> bytes:
 
 
 def keep_head(
-    snapshot: Snapshot,
+    snapshot: HubSnapshot,
     config: bytes,
     chosen: Mapping[RemoteHeader, Collection[str]],
     layout: str,
@@ -134,7 +134,7 @@ def keep_head(
 
 
 def _fetch_tensors(
-    snapshot: Snapshot, chosen: Mapping[RemoteHeader, Collection[str]], place: Path, layout: str, progress: Progress
+    snapshot: HubSnapshot, chosen: Mapping[RemoteHeader, Collection[str]], place: Path, layout: str, progress: Progress
 ) -> None:
     """Write the tensors as one safetensors file, whose metadata names repository, commit and `layout`."""
     parts = [(header.file, *part) for header, names in chosen.items() for part in header.entries(names)]

@@ -42,7 +42,7 @@ NOTHING_PRIVATE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CommandResult:
     """What one command found: `data` for JSON, `summary` in a line, `note`: why there is no more of it."""
 
     data: Any
@@ -53,7 +53,7 @@ class Part:
 def make_report(pair: Pair, drafter: str, budget_seconds: float, on_part: OnPart) -> dict[str, Any]:
     """The JSON object of everything about `pair` here, found within about `budget_seconds`."""
     began = time.monotonic()
-    state, parts = asdict(machine_state()), {"doctor": Part([list(row) for row in diagnose()])}
+    state, parts = asdict(machine_state()), {"doctor": CommandResult([list(row) for row in diagnose()])}
     for number, (name, (words, share)) in enumerate(COMMANDS.items(), 1):
         on_part(number, len(COMMANDS), name)
         seconds = share * max(budget_seconds - (time.monotonic() - began), 0.0)
@@ -86,16 +86,16 @@ def options_of(name: str, pair: Pair, drafter: str, seconds: float) -> list[str]
     return [*pair_options(pair), "--offline", *more]
 
 
-def run_part(name: str, words: Sequence[str], seconds: float) -> Part:
+def run_part(name: str, words: Sequence[str], seconds: float) -> CommandResult:
     """What the command prints, without any text of a prompt or an answer."""
     try:
         text, note = specdec_output(words, seconds)
-        return READERS[name](text, note) if text else Part(None, "", note or "it printed nothing")
+        return READERS[name](text, note) if text else CommandResult(None, "", note or "it printed nothing")
     except (RuntimeError, ValueError, LookupError, TypeError) as error:
-        return Part(None, "", str(error))
+        return CommandResult(None, "", str(error))
 
 
-def read_audit(text: str, note: str) -> Part:
+def read_audit(text: str, note: str) -> CommandResult:
     """Results and gaps of `audit --json`."""
     report = json.loads(text)
     for finding in report["findings"]:
@@ -103,27 +103,27 @@ def read_audit(text: str, note: str) -> Part:
         finding |= {name: divergence.get(name) for name in ("position", "gap", "limit")}
     results = Counter(finding["result"] for finding in report["findings"])
     data = {name: report[name] for name in ("near_tie", "rounding", "findings")}
-    return Part(data, ", ".join(f"{count} {result}" for result, count in sorted(results.items())), note)
+    return CommandResult(data, ", ".join(f"{count} {result}" for result, count in sorted(results.items())), note)
 
 
-def read_bench(text: str, note: str) -> Part:
+def read_bench(text: str, note: str) -> CommandResult:
     """The rows and the sentence of `bench --json`, and what passes and draft steps cost."""
     report = json.loads(text)["report"][0]
     summary = str(report["verdict"]["told"])
-    return Part({name: report[name] for name in ("rows", "draft_steps", "verify_steps")}, summary, note)
+    return CommandResult({name: report[name] for name in ("rows", "draft_steps", "verify_steps")}, summary, note)
 
 
-def read_selftest(text: str, note: str) -> Part:
+def read_selftest(text: str, note: str) -> CommandResult:
     """The outcomes of `doctor --selftest --json`, as far as there was time."""
     outcomes = [json.loads(line) for line in text.split("\n")[:-1]]
     wrong = [outcome["name"] for outcome in outcomes if outcome["status"] not in ("pass", "skipped")]
     passed = sum(outcome["status"] == "pass" for outcome in outcomes)
-    return Part(
+    return CommandResult(
         outcomes, f"{passed} of {len(outcomes)} passed, {len(wrong)} wrong{': ' * bool(wrong)}{', '.join(wrong)}", note
     )
 
 
-READERS: Mapping[str, Callable[[str, str], Part]] = {
+READERS: Mapping[str, Callable[[str, str], CommandResult]] = {
     "audit": read_audit,
     "bench": read_bench,
     "selftest": read_selftest,
