@@ -136,7 +136,7 @@ class CallStream:
 
 
 class FormStream:
-    """Splits streamed text by the reader of a form of calls; a call that JSON cannot say is text."""
+    """Splits streamed text by the reader of a form of calls."""
 
     over = False
 
@@ -154,10 +154,7 @@ class FormStream:
 
 def _delta(piece: Piece) -> Delta:
     if isinstance(piece, ToolCall):
-        try:
-            return Call.of(piece)
-        except (TypeError, ValueError):
-            return TextDelta(repr(piece.arguments))
+        return Call.of(piece)
     return (ReasoningDelta if piece[0] == "thinking" else TextDelta)(piece[1])
 
 
