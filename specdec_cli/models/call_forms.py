@@ -17,12 +17,32 @@ from typing import Any, ClassVar, Literal
 from specdec_cli.models.shape import json_rule
 from specdec_cli.models.text import overlap
 from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.models.turns import Message, one_call_a_turn, words_apart
 
 Piece = tuple[Literal["thinking", "text"], str] | ToolCall
 Spell = Callable[[str], str]
 """Of a special token's text: how a grammar says it."""
 Functions = Sequence[tuple[str, str]]
 """(name, JSON schema of the arguments)."""
+
+
+TAG = "<|python_tag|>"
+# What may stand before a call, as it may be in a model's text and without blanks: Llama's tag for programs, a fence as
+# Gemma writes one, and a list.
+LEADS = [
+    f"{tag}{fence}{bracket}"
+    for tag in ("", TAG)
+    for fence in ("", "```", "```json", "```tool_code", "```tool_call", "```python")
+    for bracket in ("", "[")
+]
+LEAD = r"(<\|python_tag\|>)?\s*(```(json|tool_code|tool_call|python)?)?\s*"
+CODE_LEAD = re.compile(LEAD)
+LINE = re.compile(r"(?:^|\n)\s*|(?=<\|python_tag\|>)")
+# Behind a call: what separates it from the next one, or closes its list or its fence.
+CLOSE, CLOSES = re.compile(r"[\s;,\]]*(?:```(?!\w))?[\s;,]*"), re.compile(r"[\s;,\]]*`{0,3}[\s;,]*")
+TOLD = """You have access to functions. If you decide to invoke any of them, you MUST put it in the format of
+{"name": function name, "parameters": dictionary of argument name and its value}
+You SHOULD NOT include any other text in the response if you call a function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +53,6 @@ class BareCalls:
     name: ClassVar[str] = "bare_json"
     # Whether the form has a place for thinking, which its grammar and its reader then take over.
     thinks: ClassVar[bool] = False
-    # Whether the template takes one call a turn.
-    alone: ClassVar[bool] = False
 
     def description(self, tools: Sequence[Mapping[str, Any]]) -> str:
         """What a model is told that has to be; empty where the template does."""
@@ -43,8 +61,12 @@ class BareCalls:
         listed = json.dumps([tool["function"] for tool in tools], ensure_ascii=False, indent=2)
         return f"{TOLD}\n{listed}"
 
+    def history(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Earlier turns as the template takes them: Llama's leaves out what is said beside a call."""
+        return messages if self.described else words_apart(messages)
+
     def grammar(self, functions: Functions, spell: Spell, must: bool, one: bool, answer: str | None) -> str:
-        """In llguidance's form: calls alone, or where they need not be, `answer` or any text that begins none."""
+        """In llguidance's form: calls alone, or where they need not be, `answer` or any text in which none is read."""
         bodies = " | ".join(f"call_{place}" for place in range(len(functions)))
         lines = [f"calls: call{'' if one else ' (' + chr(34) + '; ' + chr(34) + ' call)*'}", f"call: {bodies}"]
         for place, (name, schema) in enumerate(functions):
@@ -52,113 +74,161 @@ class BareCalls:
             lines += [f'call_{place}: {head} arguments_{place} "}}"', f"arguments_{place}: {json_rule(schema)}"]
         if must:
             return "\n".join(["start: calls", *lines])
-        text = 'answer: TEXT\nTEXT: ANY & ~(/\\s*/ /\\{\\s*"name"/ ANY)\nANY: /(?s:.*)/'
-        return "\n".join(["start: answer | calls", text if answer is None else f"answer: {answer}", *lines])
+        text = [
+            "answer: TEXT\nTEXT: ANY & ~(LINE (OBJECT | CODE) ANY)\nANY: /(?s:.*)/",
+            r"LINE: /(?s:(.*(\n|<\|python_tag\|>))?)\s*/",
+            rf'OBJECT: /{LEAD}(\[\s*)?\{{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"/ NAME "\""',
+            rf"CODE: /{LEAD}\[\s*|(<\|python_tag\|>)?\s*```tool_code\s*|<\|python_tag\|>\s*/ NAME /\s*\(/",
+            "NAME: " + " | ".join(json.dumps(name) for name, _ in functions),
+        ]
+        return "\n".join(["start: answer | calls", *(text if answer is None else [f"answer: {answer}"]), *lines])
 
     def reader(self, tools: Sequence[Mapping[str, Any]]) -> BareReader:
         """A reader of one answer."""
-        return BareReader(frozenset(tool["function"]["name"] for tool in tools))
-
-
-TOLD = """You have access to functions. If you decide to invoke any of them, you MUST put it in the format of
-{"name": function name, "parameters": dictionary of argument name and its value}
-You SHOULD NOT include any other text in the response if you call a function."""
-# What may stand before a call: Llama's tag for programs, and a fence as Gemma writes one.
-BEFORE = re.compile(r"^\s*(?:<\|python_tag\|>|```(?:json|tool_code|python)?\s)?\s*")
-BEGINS = ("<|python_tag|>", "```json\n", "```tool_code\n", "```python\n", "```\n")
-BETWEEN = re.compile(r"^[\s;,`]*(?:<\|python_tag\|>\s*)?")
+        return BareReader([tool["function"]["name"] for tool in tools])
 
 
 class BareReader:
-    """An answer that begins like a call is held until the call is read; what is none of `names` goes on as text."""
+    """Reads a call of one of `names` wherever a line begins with it; all else goes on as the text that it was.
+
+    A call is whole or it is text. Calls as code are read once the answer is all there.
+    """
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names, self._held, self._state, self._called = names, "", "before", False
+        self._names, self._held, self._inside = names, "", ""
+        quoted = {quote for name in names for quote in (json.dumps(name), json.dumps(name, ensure_ascii=False))}
+        heads = [f'{{{kind}"name":' for kind in ("", '"type":"function",')]
+        self._begins = [compact(head + name) for head in heads for name in quoted]
+        self._written = [compact(name) + "(" for name in names]
+        # What is held begins a line if `_fresh`; behind a call if `_called`. A call begins `_at`, none before `_skip`.
+        self._fresh, self._called, self._at, self._skip = True, False, 0, 0
 
     def feed(self, text: str) -> Iterator[Piece]:
         """The pieces that `text` made certain."""
         self._held += text
-        if self._state == "before":
-            self._state = self._begins()
-        if self._state == "calls":
-            yield from self._read()
-        if self._state == "text":
-            yield from self._tell()
+        while not self._called or self._close():
+            if not self._inside:
+                yield from self._tell(self._look())
+            if not self._inside or self._inside == "code" or (text and "}" not in text):
+                return
+            if (call := self._object()) is not None:
+                yield call
+            elif self._inside:
+                return
 
     def finish(self) -> Iterator[Piece]:
-        """The rest: calls as code are read once they are all there."""
-        if self._state != "text":
-            if self._called:
-                self._held = BETWEEN.sub("", self._held, count=1)
-            rest = BEFORE.sub("", self._held, count=1).removesuffix("```").strip()
-            calls = self._code(rest)
-            if calls:
+        """The rest: calls as code, and what begins like a call and is none."""
+        while self._inside:
+            if self._inside == "code" and (calls := self._code()):
                 self._held = ""
                 yield from calls
-        yield from self._tell()
+            self._inside, self._skip = "", self._at + 1
+            yield from self.feed("")
+        if self._called:
+            self._held = CLOSE.sub("", self._held, count=1)
+        yield from self._tell(len(self._held))
 
-    def _tell(self) -> list[Piece]:
-        text, self._held = self._held, ""
+    def _tell(self, length: int) -> list[Piece]:
+        text, self._held = self._held[:length], self._held[length:]
+        self._fresh, self._skip = self._fresh and not text, max(0, self._skip - length)
         return [("text", text)] if text else []
 
-    def _begins(self) -> str:
-        """What the answer is, as far as can be said: `calls`, `text`, or `before` where it may be either."""
-        said = BEFORE.sub("", self._held, count=1)
-        if not said or any(begin.startswith(said) for begin in BEGINS):
-            return "before"
-        compact = re.sub(r"\s", "", said)
-        for begin in ('{"name":', *(f"[{name}(" for name in self._names)):
-            if compact.startswith(begin):
-                return "calls"
-            if begin.startswith(compact):
-                return "before"
-        return "text"
+    def _close(self) -> bool:
+        """Take off what closes a call; whether more than that is there."""
+        if CLOSES.fullmatch(self._held):
+            return False
+        self._held, self._called, self._fresh = CLOSE.sub("", self._held, count=1), False, True
+        return True
 
-    def _read(self) -> Iterator[Piece]:
-        """The calls that are whole; the first that is none ends them."""
-        while self._state == "calls":
-            if self._called:
-                self._held = BETWEEN.sub("", self._held, count=1)
-            at = len(self._held) - len(BEFORE.sub("", self._held, count=1))
-            if not self._held[at:].startswith("{"):
-                return
-            try:
-                found, end = json.JSONDecoder().raw_decode(self._held, at)
-            except ValueError:
-                return
-            call = self._call(found)
-            if call is None:
-                self._state = "text"
-                return
-            self._held, self._called = self._held[end:], True
-            yield call
+    def _look(self) -> int:
+        """How many characters are text for certain; a call may begin behind them, or does."""
+        for line in LINE.finditer(self._held):
+            begins = line.start() or self._fresh or "\n" in line.group() or self._held.startswith(TAG, line.end())
+            if line.end() < self._skip or not begins:
+                continue
+            opened = self._opens(self._held[line.end() :])
+            if opened is not None:
+                length = len(self._held[: line.start()].rstrip())
+                self._inside, self._at = opened, line.end() - length
+                return length
+        sure = self._held[: len(self._held) - overlap(self._held, TAG)]
+        return len(sure.rstrip())
 
-    def _call(self, found: Any) -> ToolCall | None:
-        arguments = found.get("parameters", found.get("arguments")) or {}
-        known = found.get("name") in self._names and isinstance(arguments, dict)
-        return ToolCall(found["name"], arguments) if known else None
+    def _opens(self, said: str) -> str | None:
+        """`object` or `code` where a call begins, empty where one may, None where none does."""
+        said, found = compact(said), None
+        for lead in LEADS:
+            if lead.startswith(said):
+                return ""
+            if not said.startswith(lead):
+                continue
+            code = self._written if lead.endswith(("[", "```tool_code", TAG)) else []
+            for kind, begins in (("object", self._begins), ("code", code)):
+                if any(said.startswith(begin, len(lead)) for begin in begins):
+                    return kind
+                if any(begin.startswith(said[len(lead) :]) for begin in begins):
+                    found = ""
+        return found
 
-    def _code(self, text: str) -> list[ToolCall]:
-        """Calls written as code, `[f(a=1), g()]` or alone; none where it is anything else."""
+    def _object(self) -> ToolCall | None:
+        """The call in the object that is held first; None where it is not whole, or is no call."""
         try:
-            tree = ast.parse(text, mode="eval").body
-            listed = tree.elts if isinstance(tree, ast.List) else [tree]
-            calls = [_written(one) for one in listed]
+            found, end = json.JSONDecoder().raw_decode(self._held, self._held.index("{", self._at))
+        except (ValueError, RecursionError):
+            return None
+        try:
+            call = sayable(found["name"], found.get("parameters", found.get("arguments")) or {})
+        except ValueError:
+            self._inside, self._skip = "", self._at + 1
+            return None
+        self._held, self._inside, self._called, self._skip = self._held[end:], "", True, 0
+        return call
+
+    def _code(self) -> list[ToolCall]:
+        """Calls written as code, `[f(a=1), g()]` or alone; none where it is anything else."""
+        written = CODE_LEAD.sub("", self._held[self._at :], count=1).rstrip().removesuffix("```").strip()
+        try:
+            tree = Literals().visit(ast.parse(written, mode="eval")).body
+            calls = [_written(one) for one in (tree.elts if isinstance(tree, ast.List) else [tree])]
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             return []
-        return calls if calls and all(call.name in self._names for call in calls) else []
+        return calls if all(call.name in self._names for call in calls) else []
+
+
+def compact(text: str) -> str:
+    """`text` without blanks."""
+    return "".join(text.split())
+
+
+def sayable(name: str, arguments: Any) -> ToolCall:
+    """Raises: ValueError for arguments that are no object of JSON, as NaN is none."""
+    if not isinstance(arguments, dict):
+        raise ValueError("arguments are an object")
+    json.dumps(arguments, allow_nan=False)
+    return ToolCall(name, arguments)
+
+
+class Literals(ast.NodeTransformer):
+    """JSON's words for Python's: models write either."""
+
+    words: ClassVar[dict[str, Any]] = {"true": True, "false": False, "null": None}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self.words[node.id]) if node.id in self.words else node
 
 
 def _written(node: ast.expr) -> ToolCall:
-    """Raises: ValueError for what is no call with literals by name."""
+    """Raises: ValueError, TypeError for what is no call with literals by name."""
     if not isinstance(node, ast.Call) or node.args or not all(keyword.arg for keyword in node.keywords):
         raise ValueError("no call")
     arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
-    return ToolCall(ast.unparse(node.func), arguments)
+    return sayable(ast.unparse(node.func), arguments)
 
 
 CHANNEL, MESSAGE, START, CONSTRAIN = "<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"
 ENDS = END, CALL, RETURN = ("<|end|>", "<|call|>", "<|return|>")
+# A prompt ends with the role, behind which the channel follows, or the recipient of a call.
+RECIPIENT_BEGINS = "to="
 RECIPIENT = re.compile(r"\bto=(?:functions\.)?([\w.-]+)")
 
 
@@ -168,34 +238,48 @@ class HarmonyCalls:
 
     name: ClassVar[str] = "harmony"
     thinks: ClassVar[bool] = True
-    alone: ClassVar[bool] = True
 
     def description(self, tools: Sequence[Mapping[str, Any]]) -> str:
         """Its template tells the model."""
         return ""
 
+    def history(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Earlier turns as the template takes them: one call a turn, and what is said beside it is thought."""
+        return one_call_a_turn([_thought(message) for message in messages])
+
     def grammar(self, functions: Functions, spell: Spell, must: bool, one: bool, answer: str | None) -> str:
-        """In llguidance's form, thinking included: a call, or where it need not be, `answer` or any text."""
+        """In llguidance's form: a call, or where it need not be, `answer` or any text; before it, thinking and, unless
+        the answer has a shape, what the user is told of the calls.
+        """
         bodies = " | ".join(f"call_{place}" for place in range(len(functions)))
+        before = '"analysis"' if answer is not None else '("analysis" | "commentary")'
         lines = [
-            f'thought: {spell(CHANNEL)} "analysis" {spell(MESSAGE)} ended {spell(START)} "assistant"',
+            f'before: {spell(CHANNEL)} {before} {spell(MESSAGE)} ended {spell(START)} "assistant"',
             f"ended: free_text | free {spell(END)}\nfree: /(?s:.*)/",
             f"free_text[suffix={json.dumps(END)}]: /(?s:.*)/",
             f"call: {bodies}",
         ]
         for place, (name, schema) in enumerate(functions):
-            head = f"{spell(CHANNEL)} {json.dumps(f'commentary to=functions.{name} ')} {spell(CONSTRAIN)}"
-            lines += [f'call_{place}: {head} "json" {spell(MESSAGE)} arguments_{place}']
+            to = json.dumps(f"to=functions.{name}")  # in either of the places that OpenAI's page gives
+            heads = f'{spell(CHANNEL)} "commentary " {to} " " | " " {to} {spell(CHANNEL)} "commentary "'
+            lines += [f'call_{place}: ({heads}) {spell(CONSTRAIN)} "json" {spell(MESSAGE)} arguments_{place}']
             lines += [f"arguments_{place}: {json_rule(schema)}"]
         if must:
-            return "\n".join(["start: thought? call", *lines])
+            return "\n".join(["start: before* call", *lines])
         final = f'final: {spell(CHANNEL)} "final" {spell(MESSAGE)} answer'
         text = "answer: /(?s:.*)/" if answer is None else f"answer: {answer}"
-        return "\n".join(["start: thought? (final | call)", final, text, *lines])
+        return "\n".join(["start: before* (final | call)", final, text, *lines])
 
     def reader(self, tools: Sequence[Mapping[str, Any]]) -> HarmonyReader:
         """A reader of one answer."""
         return HarmonyReader()
+
+
+def _thought(message: Message) -> Message:
+    thinking, said = message.get("thinking"), message.get("content")
+    if not (thinking and said and message.get("tool_calls")):
+        return message
+    return {**message, "content": "", "thinking": f"{thinking}\n\n{said}"}
 
 
 class HarmonyReader:
@@ -209,9 +293,10 @@ class HarmonyReader:
         self._held += text
         while self._held:
             if self._state == "before":
-                if self._held[: len(CHANNEL)] == CHANNEL[: len(self._held)] and len(self._held) < len(CHANNEL):
+                said = self._held.lstrip()
+                if any(begin.startswith(said) for begin in (CHANNEL, RECIPIENT_BEGINS)):
                     return
-                self._state = "header" if self._held.startswith(CHANNEL) else "body"
+                self._state = "header" if said.startswith((CHANNEL, RECIPIENT_BEGINS)) else "body"
             if self._state == "header":
                 header, mark, rest = self._held.partition(MESSAGE)
                 if not mark:
@@ -254,10 +339,9 @@ class HarmonyReader:
         if recipient is None:
             return []
         try:
-            arguments = json.loads(body or "{}")
-        except ValueError:
+            return [sayable(recipient, json.loads(body or "{}"))]
+        except (ValueError, RecursionError):
             return [("text", body)]
-        return [ToolCall(recipient, arguments)] if isinstance(arguments, dict) else [("text", body)]
 
 
 CallForm = BareCalls | HarmonyCalls

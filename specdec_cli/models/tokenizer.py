@@ -19,7 +19,7 @@ from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
-from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined, one_call_a_turn
+from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined
 from specdec_cli.models.vocab import (
     Spellings,
     TokenTable,
@@ -188,8 +188,8 @@ class Tokenizer:
         form = self.call_form
         if form is not None and (told := form.description(tools)):
             messages, tools = joined([{"role": "system", "content": told}, *messages]), ()
-        if form is not None and form.alone:
-            messages = one_call_a_turn(messages)
+        if form is not None:
+            messages = form.history(messages)
         marks = unused_marks(messages, tools, values.named)
         mark, end = next(marks), next(marks)
         special = self._special[0]
@@ -290,15 +290,15 @@ class Tokenizer:
         return text if isinstance(text, str) else ""
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
-        """(`text` without its calls, the calls), as the form of this model's calls is read.
+        """(`text` without its calls, the calls), as the parser of this form reads them: mlx-lm's, or ours.
 
-        Raises: UsageError if none is known, or if it wrote a call between two marks that cannot be read.
+        Raises: UsageError if the model has none, or, of mlx-lm's, for a call that cannot be read.
         """
         if self.call_form is not None:
             reader = self.call_form.reader(tools)
             pieces = [*reader.feed(text), *reader.finish()]
-            said = (piece[1] for piece in pieces if not isinstance(piece, ToolCall) and piece[0] == "text")
-            return "".join(said), [piece for piece in pieces if isinstance(piece, ToolCall)]
+            said = "".join(one[1] for one in pieces if not isinstance(one, ToolCall) and one[0] == "text")
+            return said, [one for one in pieces if isinstance(one, ToolCall)]
         if self.call_marks is None:
             raise UsageError(
                 "this model's template does not support tools", "use a model that was trained to call tools"

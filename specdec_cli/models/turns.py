@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from itertools import product, takewhile
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -143,26 +143,39 @@ def _folded(messages: Messages) -> Messages:
 
 
 def one_call_a_turn(messages: Sequence[Message]) -> Messages:
-    """A turn of several calls as several turns, each with its result."""
+    """A turn of several calls as several turns in their order, each with its result."""
     found: Messages = []
-    waiting: list[Message] = []
+    results: list[Message] = []  # those of the last turn, where it was divided
+    for place, message in enumerate(messages):
+        calls = message.get("tool_calls") or ()
+        if message["role"] == TOOL and results:
+            continue
+        results = list(takewhile(lambda one: one["role"] == TOOL, messages[place + 1 :])) if len(calls) > 1 else []
+        found += _divided(message, calls, results) if len(calls) > 1 else [message]
+    return found
+
+
+def _divided(message: Message, calls: Sequence[Any], results: Sequence[Message]) -> Messages:
+    """A turn a call, what is said and thought before the first; a result of no known call is the next one's."""
+    found, left, ids = list[Message](), list(results), {call["id"] for call in calls}
+    for place, call in enumerate(calls):
+        found.append({**({"role": ASSISTANT, "content": ""} if place else message), "tool_calls": [call]})
+        its = [one for one in left if one.get("tool_call_id") == call["id"]]
+        its = its or [one for one in left if one.get("tool_call_id") not in ids][:1]
+        found += its
+        left = [one for one in left if one not in its]
+    return [*found, *left]
+
+
+def words_apart(messages: Sequence[Message]) -> Messages:
+    """What is said beside calls as a message of its own before them."""
+    found: Messages = []
     for message in messages:
-        if message["role"] == TOOL and waiting:
-            at = next((n for n, turn in enumerate(waiting) if _calls(turn, message)), 0)
-            found.append(waiting.pop(at))
-        else:
-            found, waiting = [*found, *waiting], []
-            if len(calls := message.get("tool_calls") or ()) > 1:
-                rest = {**message, "content": "", "tool_calls": []}
-                waiting = [{**(rest if n else message), "tool_calls": [call]} for n, call in enumerate(calls)]
-                continue
+        if message.get("tool_calls") and message.get("content"):
+            found.append({"role": ASSISTANT, "content": message["content"]})
+            message = {**message, "content": ""}
         found.append(message)
-    return [*found, *waiting]
-
-
-def _calls(turn: Message, result: Message) -> bool:
-    """Whether `result` is that of the call in `turn`."""
-    return bool(turn["tool_calls"][0]["id"] == result.get("tool_call_id"))
+    return found
 
 
 def _short_ids(messages: Messages) -> Messages:
@@ -197,6 +210,22 @@ def _written(messages: Messages) -> Messages:
     ]
 
 
+def _objects(messages: Messages) -> Messages:
+    """Arguments that are no object as the text in one, for templates that iterate them."""
+
+    def object_of(call: Any) -> Any:
+        arguments = call["function"]["arguments"]
+        given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
+        return {**call, "function": {**call["function"], "arguments": given}}
+
+    return [
+        {**message, "tool_calls": [object_of(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else message
+        for message in messages
+    ]
+
+
 def _parts(messages: Messages) -> Messages:
     """Contents as lists of parts, for templates of vision models, which iterate them."""
     return [{**message, "content": [{"type": "text", "text": message.get("content") or ""}]} for message in messages]
@@ -217,5 +246,5 @@ ORDERS: tuple[tuple[Step, ...], ...] = (
     (_first, joined, _begun),
     (_first, joined, _begun, _answered),
 )
-CALLS: tuple[tuple[Step, ...], ...] = ((), (one_call_a_turn,), (_short_ids,), (_written,), (_toolless,))
+CALLS: tuple[tuple[Step, ...], ...] = ((), (one_call_a_turn,), (_short_ids,), (_objects,), (_written,), (_toolless,))
 CONTENTS: tuple[tuple[Step, ...], ...] = ((), (_parts,))

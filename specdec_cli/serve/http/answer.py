@@ -18,7 +18,7 @@ from typing import Any
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
 from specdec_cli.core.request import Request
-from specdec_cli.models.call_forms import CallForm, Piece
+from specdec_cli.models.call_forms import END, CallForm, Piece
 from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
 from specdec_cli.models.tokenizer import Tokenizer
@@ -136,7 +136,7 @@ class CallStream:
 
 
 class FormStream:
-    """Splits streamed text by the reader of a form of calls; a call that JSON cannot say is text."""
+    """Splits streamed text by the reader of a form of calls."""
 
     over = False
 
@@ -154,10 +154,7 @@ class FormStream:
 
 def _delta(piece: Piece) -> Delta:
     if isinstance(piece, ToolCall):
-        try:
-            return Call.of(piece)
-        except (TypeError, ValueError):
-            return TextDelta(repr(piece.arguments))
+        return Call.of(piece)
     return (ReasoningDelta if piece[0] == "thinking" else TextDelta)(piece[1])
 
 
@@ -275,7 +272,7 @@ class Answer:
     failure: Failure | None = None
     _told_scores: int = 0
     _thinking: ThinkingStream = field(init=False)
-    _thought: ThinkingCount | None = field(init=False)
+    _thought: ThinkingCount | None = None
     _cutter: CallStream | FormStream | LineCutter | None = None
 
     def __post_init__(self) -> None:
@@ -283,7 +280,8 @@ class Answer:
         form = self.model.tokenizer.call_form if self.ask.text is None else None
         reads = form is not None and (form.thinks or bool(self.ask.tools))
         self._thinking = ThinkingStream(None if form is not None and form.thinks else tags)
-        self._thought = ThinkingCount(tags) if tags else None
+        if tags is not None:  # a turn may end with a call, and an answer never begin
+            self._thought = ThinkingCount(replace(tags, end=END) if form is not None and form.thinks else tags)
         if form is not None and reads:
             self._cutter = FormStream(form, self.ask.tools)
         elif self.ask.tools:

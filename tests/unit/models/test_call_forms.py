@@ -1,12 +1,17 @@
 """90: calls as Llama 3, Gemma 3 and gpt-oss write them; the texts are their vendors' own examples."""
 
 import json
+import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from fakes.models import byte_tokenizer, write_tokenizer
+from fakes.call_models import KINDS, RECORDED, call_tokenizer
+from specdec_cli.core.request import Constraint
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
+from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import Mark, ToolCall
 
@@ -49,6 +54,62 @@ SAID = {
         [ToolCall("get_product_name_by_PID", {"PID": "807ZPKBL9V"})],
     ),
     "text": (BARE, "It is sunny [today].", [("text", "It is sunny [today].")]),
+    "text before": (
+        BARE,
+        'I look. \n\n{"name": "get_weather", "parameters": {}}',
+        [("text", "I look."), ToolCall("get_weather", {})],
+    ),
+    "text behind": (
+        BARE,
+        '{"name": "get_weather", "parameters": {}}\nDone. ',
+        [ToolCall("get_weather", {}), ("text", "Done. ")],
+    ),
+    "llama with the type of a function": (
+        BARE,
+        '{"type": "function", "name": "get_weather", "parameters": {"location": "a"}}',
+        [ToolCall("get_weather", {"location": "a"})],
+    ),
+    "a tag behind text": (
+        BARE,
+        'I look.<|python_tag|>{"name": "get_weather", "parameters": {"a": "}"}}<|python_tag|>get_weather(a=true)',
+        [("text", "I look."), ToolCall("get_weather", {"a": "}"}), ToolCall("get_weather", {"a": True})],
+    ),
+    "gemma in two fences": (
+        BARE,
+        'Both:\n```json\n{"name": "get_weather", "parameters": {}}\n```\n\n```json\n'
+        '{"name": "trending_songs", "arguments": {"n": 1}}\n```',
+        [("text", "Both:"), ToolCall("get_weather", {}), ToolCall("trending_songs", {"n": 1})],
+    ),
+    "gemma as a list": (
+        BARE,
+        '```json\n[\n  {"name": "get_weather", "parameters": {}},\n {"name": "get_weather", "parameters": {}}]\n```\n',
+        [ToolCall("get_weather", {})] * 2,
+    ),
+    "gemma as code alone": (
+        BARE,
+        '```tool_code\nget_weather(city="Seattle", days=[1, 2], where=None)\n```',
+        [ToolCall("get_weather", {"city": "Seattle", "days": [1, 2], "where": None})],
+    ),
+    "a word like a call": (BARE, "get_weather (as above) is one", [("text", "get_weather (as above) is one")]),
+    "code with variables": (BARE, "[get_weather(city=here)]", [("text", "[get_weather(city=here)]")]),
+    "code of another": (BARE, "[get_weather(), nobody()]", [("text", "[get_weather(), nobody()]")]),
+    "code with a set": (BARE, "[get_weather(city={1, 2})]", [("text", "[get_weather(city={1, 2})]")]),
+    "code by place": (BARE, "[get_weather('a')]", [("text", "[get_weather('a')]")]),
+    "no object": (
+        BARE,
+        '{"name": "get_weather", "parameters": [1]} and more',
+        [("text", '{"name": "get_weather", "parameters": [1]} and more')],
+    ),
+    "no number": (
+        BARE,
+        '{"name": "get_weather", "parameters": {"a": NaN}}',
+        [("text", '{"name": "get_weather", "parameters": {"a": NaN}}')],
+    ),
+    "a broken call before one": (
+        BARE,
+        '{"name": "get_weather", "parameters": {oops}}\n{"name": "get_weather", "parameters": {}}',
+        [("text", '{"name": "get_weather", "parameters": {oops}}'), ToolCall("get_weather", {})],
+    ),
     "another object": (
         BARE,
         '{"name": "nobody", "parameters": {}}',
@@ -88,6 +149,11 @@ SAID = {
         "<|channel|>commentary to=functions.get_weather<|message|>{no<|call|>",
         [("text", "{no")],
     ),
+    "harmony no number": (
+        HARMONY,
+        '<|channel|>commentary to=functions.get_weather<|message|>{"a": NaN}<|call|>',
+        [("text", '{"a": NaN}')],
+    ),
     "harmony continued": (HARMONY, "plain words", [("text", "plain words")]),
 }
 
@@ -111,12 +177,38 @@ def test_an_answer_is_read_alike_however_it_is_cut(form, text, right):
         assert read(form, [text[:at], text[at:]]) == right, at
 
 
+@pytest.mark.parametrize("answer", RECORDED, ids=[one["name"] for one in RECORDED])
+def test_harmony_is_read_as_its_vendor_s_own_parser_reads_it(answer):
+    """A first call, whose recipient stands in the role, was text."""
+    right = []
+    for channel, recipient, content in answer["messages"]:
+        if recipient:
+            right.append(ToolCall(recipient.removeprefix("functions."), json.loads(content)))
+        elif content and right and right[-1][0] == "thinking" and channel == "analysis":
+            right[-1] = ("thinking", right[-1][1] + content)
+        elif content:
+            right.append(("thinking" if channel == "analysis" else "text", content))
+    for size in (1, 2, 3, 5, 8, len(answer["text"])):
+        pieces = [answer["text"][at : at + size] for at in range(0, len(answer["text"]), size)]
+        assert read(HARMONY, pieces) == right, size
+
+
 def test_text_is_held_only_while_it_may_be_a_call():
     reader = BARE.reader(TOOLS)
-    assert (
-        [*reader.feed("{")] == [] and [*reader.feed('"nam')] == [] and [*reader.feed("ing")] == [("text", '{"naming')]
-    )
-    assert [*reader.feed(" more")] == [("text", " more")]
+    told = [[*reader.feed(text)] for text in ("{", '"nam', "ing", " more", '\n{"name": "get_w', 'ind"}')]
+    assert told == [
+        *([], [], [("text", '{"naming')], [("text", " more")]),
+        *([], [("text", '\n{"name": "get_wind"}')]),
+    ]
+
+
+def test_many_lines_cost_no_more_than_their_length():
+    reader, began = BARE.reader(TOOLS), time.perf_counter()
+    for _ in range(2000):
+        assert not [*reader.feed("\n")]
+    for _ in range(2000):
+        [*reader.feed("}\n word")]
+    assert time.perf_counter() - began < 0.5
 
 
 def follows(grammar, text):
@@ -130,21 +222,89 @@ def follows(grammar, text):
 FUNCTIONS = [("get_current_weather", json.dumps(SCHEMA)), ("get_weather", json.dumps(SCHEMA))]
 
 
+def calls_in(pieces):
+    return [piece for piece in pieces if isinstance(piece, ToolCall)]
+
+
 @pytest.mark.parametrize("must", [True, False])
 @pytest.mark.parametrize("name", ["llama json", "harmony call", "text", "harmony answer"])
-def test_a_grammar_takes_the_vendors_example_and_no_other_name(name, must):
+def test_a_grammar_takes_the_vendors_example_and_no_other_arguments(name, must):
     form, text, _ = SAID[name]
     text = text.removesuffix("<|call|>").removesuffix("<|return|>").replace('{"location":"', '{"location": "')
     grammar = form.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, must, False, None)
-    assert follows(grammar, text) == (not must or "weather" in name or "call" in name or "json" in name)
-    assert not follows(grammar, text.replace("get_current_weather", "get_forecast")) or "weather" not in text
+    assert follows(grammar, text) == (not must or "call" in name or "json" in name)
+    if "call" in name or "json" in name:
+        assert not follows(grammar, text.replace('"San', '3, "San')) and not follows(grammar, text.replace("loc", "x"))
+        other = text.replace("get_current_weather", "get_forecast")
+        assert not follows(grammar, other) or (
+            not must and not any(isinstance(one, ToolCall) for one in read(form, [other]))
+        )
 
 
-def test_python_reads_calls_as_the_server_does(tmp_path):
-    write_tokenizer(tmp_path, byte_tokenizer(), chat_template="{{ messages }}")
-    tokenizer = Tokenizer.load(tmp_path, "m", {})
-    _, text, (call,) = SAID["llama json"]
-    assert tokenizer.tool_calls(text, TOOLS) == ("", [call]) and tokenizer.tool_calls("Hi", TOOLS) == ("Hi", [])
+def test_a_call_may_name_its_function_in_either_place_of_harmony_s_and_come_after_words():
+    grammar = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, True, False, None)
+    call = '<|channel|>commentary <|constrain|>json<|message|>{"location": "a"}'
+    thought, told = (
+        "<|channel|>" + one + "<|message|>Hm.<|end|><|start|>assistant" for one in ("analysis", "commentary")
+    )
+    assert follows(grammar, f" to=functions.get_weather{call}")
+    assert follows(grammar, f"{thought}{thought}{told} to=functions.get_weather{call}")
+    assert not follows(grammar, f" to=functions.get_wind{call}") and not follows(grammar, told)
+    shaped = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, False, False, '"yes"')
+    assert follows(shaped, f"{thought}<|channel|>final<|message|>yes")
+    assert not follows(shaped, f"{told}<|channel|>final<|message|>yes")
+
+
+WORDS = [
+    *("get_weather", "get_wind", '{"name": "', '"', "(", ")", "[", "]", "{", "}", ", ", "\n", " ", "```", "json", "x"),
+    *("tool_code", "<|python_tag|>", '"parameters": ', '"location"', ": ", '"type": "function", ', "; ", "3"),
+    *(text for form, text, _ in SAID.values() if form is BARE),
+    '{"name": "get_weather", "parameters": {"x": 3}}',
+]
+STRICT = BARE.grammar(
+    [(tool["function"]["name"], json.dumps(SCHEMA)) for tool in TOOLS], lambda mark: Mark(mark).rule, False, False, None
+)
+
+
+def wrong_calls(text):
+    return [call for call in calls_in(read(BARE, [text])) if set(call.arguments) != {"location"}]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map("".join))
+def test_no_call_is_read_where_arguments_are_strict_but_one_that_keeps_its_schema(text):
+    assert not (wrong_calls(text) and follows(STRICT, text))
+
+
+def test_strict_arguments_hold_wherever_a_call_is_read():
+    """In a fence, behind text, and as code they did not."""
+    texts = [text for form, text, _ in SAID.values() if form is BARE]
+    assert sum(bool(wrong_calls(text)) for text in texts) > 8
+    for text in texts:
+        assert not (wrong_calls(text) and follows(STRICT, text)), text
+        assert calls_in(read(BARE, [text])) or follows(STRICT, text) or "get_weather" in text, text
+
+
+@pytest.mark.parametrize("kind", ["oss", "llama"])
+def test_a_grammar_asks_for_the_special_tokens_by_their_ids(tmp_path, kind):
+    tokenizer = call_tokenizer(tmp_path / kind, *KINDS[kind])
+    vocabulary = Vocabulary.of_model(tokenizer.to_json(), tokenizer.size, tokenizer.stop_tokens)
+    form, text, _ = SAID["harmony call" if kind == "oss" else "llama json"]
+    text = text.removesuffix("<|call|>").replace('{"location":"', '{"location": "')
+    spell = lambda mark: Mark(mark, tokenizer.token_of(mark)).rule  # noqa: E731
+    for must in (True, False):
+        matcher = vocabulary.matcher(Constraint("grammar", form.grammar(FUNCTIONS, spell, must, True, None)))
+        ids = tokenizer.continuation(text)
+        assert kind == "llama" or set(tokenizer.added_tokens()) & set(ids)
+        assert matcher.legal(ids) == len(ids)
+        matcher.advance(ids)
+        assert matcher.complete and not matcher.legal(tokenizer.continuation("x"))
+
+
+def test_a_thousand_functions_are_looked_for_in_text_at_once():
+    functions = [(f"function_{place}", '{"type": "object"}') for place in range(900)]
+    grammar, began = BARE.grammar(functions, lambda mark: Mark(mark).rule, False, True, None), time.perf_counter()
+    assert follows(grammar, "word\n" * 100 + '{"name": "other"}') and time.perf_counter() - began < 0.9
 
 
 def test_a_form_is_known_by_template_and_vocabulary():
@@ -153,3 +313,78 @@ def test_a_form_is_known_by_template_and_vocabulary():
     assert form_of('"parameters": dictionary of argument name {{ tools }}', True, nothing) == BareCalls()
     assert form_of("{{ tools }}", True, nothing) is None and form_of("", False, nothing) is None
     assert form_of("{{ tools }}", True, {"<|channel|>", "<|message|>", "<|start|>"}.__contains__) == HarmonyCalls()
+
+
+U, DEEP = {"role": "user", "content": "Read both."}, {"path": "a"}
+
+
+def called(identity, name, arguments=DEEP):
+    return {"id": identity, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def results(*names):
+    return [{"role": "tool", "tool_call_id": name, "name": name, "content": name.upper()} for name in names]
+
+
+def rendered(tokenizer: Tokenizer, messages):
+    stream = tokenizer.stream()
+    ids = tokenizer.render(messages, tools=TOOLS)
+    return "".join([*map(stream.step, ids), stream.finish()])
+
+
+HEAD = "<|start_header_id|>assistant<|end_header_id|>\n\n"
+TWO = {
+    "role": "assistant",
+    "content": "I look.",
+    "thinking": "Hm.",
+    "tool_calls": [called("r", "r"), called("l", "l", {})],
+}
+HISTORY = {
+    "llama": f'{HEAD}I look.<|eot_id|>{HEAD}{{"name": "r", "parameters": {{"path": "a"}}}}<|eot_id|>'
+    f'<|start_header_id|>ipython<|end_header_id|>\n\n"R"<|eot_id|>{HEAD}{{"name": "l", "parameters": {{}}}}<|eot_id|>'
+    f'<|start_header_id|>ipython<|end_header_id|>\n\n"L"<|eot_id|>{HEAD}',
+    "gemma": '<start_of_turn>model\nI look.\n\n{"name": "r", "parameters": {"path": "a"}}\n'
+    '{"name": "l", "parameters": {}}<end_of_turn>\n<start_of_turn>user\n[Result of r]\nR\n\n[Result of l]\nL'
+    "<end_of_turn>\n<start_of_turn>model\n",
+    "oss": "<|start|>assistant<|channel|>analysis<|message|>Hm.\n\nI look.<|end|><|start|>assistant to=functions.r"
+    '<|channel|>commentary json<|message|>{"path": "a"}<|call|><|start|>functions.r to=assistant<|channel|>commentary'
+    '<|message|>"R"<|end|><|start|>assistant to=functions.l<|channel|>commentary json<|message|>{}<|call|>'
+    "<|start|>functions.l "
+    'to=assistant<|channel|>commentary<|message|>"L"<|end|><|start|>assistant',
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_turn_of_two_calls_goes_back_in_the_order_and_with_all_words(tmp_path, kind):
+    """Llama's left out the words, and gpt-oss's took no call that had both words and thinking."""
+    tokenizer = call_tokenizer(tmp_path / kind, *KINDS[kind])
+    text = rendered(tokenizer, [U, TWO, *results("r", "l")])
+    assert text.endswith(HISTORY[kind]) and text.count("get_current_weather") == 1
+    assert rendered(tokenizer, [U, TWO, *results("l", "r")]) == text or kind == "gemma"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_arguments_that_are_no_json_stay_in_the_prompt(tmp_path, kind):
+    tokenizer = call_tokenizer(tmp_path / kind, *KINDS[kind])
+    cut = {"role": "assistant", "content": "", "tool_calls": [called("r", "r", '{"path": "a')]}
+    assert '\\"path\\": \\"a' in rendered(tokenizer, [U, cut, *results("r")])
+
+
+def test_arguments_that_are_no_json_are_an_object_for_a_template_that_iterates_them(tmp_path):
+    """As Qwen3-Coder's does. The whole conversation's calls became words."""
+    each = "{%- for name, value in m.tool_calls[0].function.arguments | items -%}{{ name }}={{ value }};{%- endfor -%}"
+    template = "{%- for m in messages -%}{%- if m.tool_calls -%}" + each + "{%- else -%}{{ m.content }}|{%- endif -%}"
+    tokenizer = call_tokenizer(tmp_path / "t", template + "{%- endfor -%}{{ tools }}", ())
+    cut = {"role": "assistant", "content": "", "tool_calls": [called("r", "r", '{"path": "a')]}
+    whole = {**cut, "tool_calls": [called("s", "s")]}
+    text = rendered(tokenizer, [U, cut, *results("r"), whole, *results("s")])
+    assert text.startswith('Read both.|arguments={"path": "a;R|path=a;S|')
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_calls_of_a_whole_answer_are_read_from_python_too(tmp_path, kind):
+    """It said that the template supports no tools."""
+    tokenizer = call_tokenizer(tmp_path / kind, *KINDS[kind])
+    _, text, right = SAID["harmony call" if kind == "oss" else "text before"]
+    calls = [one for one in right if isinstance(one, ToolCall)]
+    assert tokenizer.tool_calls(text, TOOLS) == ("" if kind == "oss" else "I look.", calls)

@@ -1,128 +1,161 @@
-"""Calls of Llama 3, Gemma 3 and gpt-oss over HTTP: read in every dialect, whole and streamed, and forced."""
+"""Tools with the forms of Llama 3, Gemma 3 and gpt-oss: the same request in each dialect, streamed or not, and back."""
 
 import json
 
+import anthropic
+import openai
 import pytest
-from tokenizers import AddedToken
 
+from fakes.call_models import KINDS, call_model
 from fakes.desk import ScriptedDesk
-from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
-from fakes.server import local
-from specdec_cli import Request, load
-from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.pair import Pair
-from specdec_cli.serve.model import Model
-from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+from fakes.server import LOCAL, local
 
-TURNS = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{% if m.tool_calls %}%s{% endif %}{{ m.content }}"
-TURNS += "{{ '<|im_end|>\n' }}{% endfor %}"
-START = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
-ONE = "{% if m.tool_calls | length != 1 %}{{ raise_exception('single tool-calls') }}{% endif %}"
-CALLED = "{{ m.tool_calls[0].function | tojson }}"
-LLAMA = "{% if tools %}{{ 'Respond with \"parameters\": dictionary of argument name' + (tools | tojson) }}{% endif %}"
-TEMPLATES = {
-    "llama": LLAMA + TURNS.replace("%s", ONE + CALLED) + START,
-    "gemma": "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('must "
-    "alternate') }}{% endif %}{% endfor %}" + TURNS.replace("%s", "") + START,
-    "harmony": "{{ tools | tojson if tools else '' }}" + TURNS.replace("%s", CALLED) + START,
-}
+PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": PARAMETERS}
+TOOLS = [{"type": "function", "function": FUNCTION}]
+ASKED = [{"role": "user", "content": "Read both."}]
+CHAT = "/v1/chat/completions"
+A, B = ("read", {"path": "a.py"}), ("read", {"path": "b.py"})
+CHANNEL, ARGUMENTS = "<|start|>assistant<|channel|>", " to=functions.read <|constrain|>json<|message|>"
+# (what the model says, thinking, text, calls); gpt-oss ends its turn with a call.
 SAID = {
-    "llama": '{"name": "look", "parameters": {"n": 3}}; {"name": "look", "parameters": {"n": 4}}',
-    "gemma": '```json\n{"name": "look", "parameters": {"n": 3}}\n{"name": "look", "parameters": {"n": 4}}\n```',
-    "harmony": "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>commentary to=functions.look "
-    '<|constrain|>json<|message|>{"n": 3}<|call|>',
+    "llama": (
+        'I look.\n{"name": "read", "parameters": {"path": "a.py"}}; {"name": "read", "parameters": {"path": "b.py"}}',
+        *("", "I look.", [A, B]),
+    ),
+    "gemma": (
+        'I look.\n```json\n[{"name": "read", "parameters": {"path": "a.py"}},\n'
+        '{"name": "read", "parameters": {"path": "b.py"}}]\n```',
+        *("", "I look.", [A, B]),
+    ),
+    "oss": (
+        f"<|channel|>analysis<|message|>Hm.<|end|>{CHANNEL}commentary<|message|>I look.<|end|>{CHANNEL}commentary"
+        f'{ARGUMENTS}{{"path": "a.py"}}',
+        *("Hm.", "I look.", [A]),
+    ),
 }
-HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|constrain|>")
-SCHEMA = {"type": "object", "properties": {"n": {"enum": [3, 4]}}, "required": ["n"], "additionalProperties": False}
-LOOK = {"name": "look", "description": "Look up.", "parameters": SCHEMA}
-CHAT = {"messages": [{"role": "user", "content": "Hi"}], "tools": [{"type": "function", "function": LOOK}]}
-CLAUDE = {"max_tokens": 99, "messages": CHAT["messages"], "tools": [{"name": "look", "input_schema": SCHEMA}]}
-CODEX = {"input": "Hi", "tools": [{"type": "function", **LOOK}]}
 
 
-def folder_of(folder, family):
-    tokenizer = byte_tokenizer()
-    if family == "harmony":
-        tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in HARMONY])
-    config = TINY | {"vocab_size": tokenizer.get_vocab_size(), "max_position_embeddings": 8192}
-    tiny_folder(folder, config, seed=5)
-    write_tokenizer(folder, tokenizer, chat_template=TEMPLATES[family])
-    return folder
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return {kind: call_model(tmp_path_factory.mktemp("calls") / kind, kind) for kind in KINDS}
 
 
-@pytest.fixture(scope="module", params=TEMPLATES)
-def family(request, tmp_path_factory):
-    """(its name, the folder of a tiny model of it)."""
-    return request.param, folder_of(tmp_path_factory.mktemp("forms") / "m", request.param)
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
-def served(family):
-    """(the family's name, what posts, the last prompt)."""
-    name, folder = family
-    tokenizer = Tokenizer.load(folder, "m", {"eos_token_id": [2, 0]})
-    desk = ScriptedDesk([SAID[name]] * 9, steps=lambda text: [*text])
-    with local(Model("m", "m", None, tokenizer, tokenizer.size, 8192, Request(), 1), desk) as client:
-        yield name, client, lambda: "".join(map(tokenizer.piece, desk.jobs[-1].job.prompt))
-    desk.close()
+def scripted(models):
+    """Starts a server whose model says a script, some letters at a time."""
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+
+        def start(kind, *script):
+            desk = ScriptedDesk(script, steps=lambda text: [text[at : at + 3] for at in range(0, len(text), 3)])
+            stack.callback(desk.close)
+            return stack.enter_context(local(models[kind], desk)), desk
+
+        yield start
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_calls_are_read_in_every_dialect(served, stream):
-    name, client, _ = served
-    wanted = [{"n": 3}] if name == "harmony" else [{"n": 3}, {"n": 4}]
-    answers = [client.post(path, json={**body, "stream": stream}) for path, body in PATHS]
-    assert [answer.status_code for answer in answers] == [200] * 3, [answer.text for answer in answers]
-    if stream:
-        for answer in answers:
-            assert "look" in answer.text and "<|channel|>" not in answer.text and "parameters\\" not in answer.text
-        return
-    (choice,) = answers[0].json()["choices"]
-    calls = [one["function"] for one in choice["message"]["tool_calls"]]
-    assert [json.loads(one["arguments"]) for one in calls] == wanted and choice["finish_reason"] == "tool_calls"
-    assert choice["message"]["content"] is None
-    assert choice["message"].get("reasoning_content") == ("Hm" if name == "harmony" else None)
-    used = [block["input"] for block in answers[1].json()["content"] if block["type"] == "tool_use"]
-    assert used == wanted and answers[1].json()["stop_reason"] == "tool_use"
-    items = [item["arguments"] for item in answers[2].json()["output"] if item["type"] == "function_call"]
-    assert [*map(json.loads, items)] == wanted
+def test_chat_completions_tell_thinking_text_and_calls_and_take_them_back(scripted, kind):
+    said, thinking, text, calls = SAID[kind]
+    client, desk = scripted(kind, said, said, "Done.")
+    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
+    asked = {"model": "calls", "tools": TOOLS}
+    whole = gpt.chat.completions.create(messages=ASKED, **asked).choices[0]
+    with gpt.chat.completions.stream(messages=ASKED, **asked) as stream:
+        thought = [getattr(e.chunk.choices[0].delta, "reasoning_content", "") for e in stream if e.type == "chunk"]
+        last = stream.get_final_completion().choices[0]
+    for choice in (whole, last):
+        found = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls]
+        assert (choice.message.content, found, choice.finish_reason) == (text, calls, "tool_calls")
+    assert getattr(whole.message, "reasoning_content", "") == thinking == "".join(filter(None, thought))
+    results = [{"role": "tool", "tool_call_id": one.id, "content": "text"} for one in whole.message.tool_calls]
+    gpt.chat.completions.create(messages=[*ASKED, whole.message.model_dump(exclude_none=True), *results], **asked)
+    assert desk.jobs[-1].job.prompt[:40] == desk.jobs[0].job.prompt[:40]
+    gpt.close()
 
 
-PATHS = (("/v1/chat/completions", CHAT), ("/v1/messages", CLAUDE), ("/v1/responses", CODEX))
+def test_responses_carry_them_as_items_and_take_them_back(scripted, kind):
+    said, thinking, text, calls = SAID[kind]
+    client, _ = scripted(kind, said, said, "Done.")
+    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
+    asked = {"model": "calls", "tools": [{"type": "function", **FUNCTION}]}
+    whole = gpt.responses.create(input=ASKED, **asked)
+    with gpt.responses.stream(input=ASKED, **asked) as stream:
+        for _ in stream:
+            pass
+        last = stream.get_final_response()
+    kinds = [*(["reasoning"] if thinking else []), "message", *["function_call"] * len(calls)]
+    for response in (whole, last):
+        assert [item.type for item in response.output] == kinds and response.output_text == text
+        items = [item for item in response.output if item.type == "function_call"]
+        assert [(item.name, json.loads(item.arguments)) for item in items] == calls
+    results = [{"type": "function_call_output", "call_id": one.call_id, "output": "text"} for one in items]
+    assert gpt.responses.create(input=[*ASKED, *last.output, *results], **asked).output_text == "Done."
+    gpt.close()
 
 
-def test_two_calls_of_a_turn_and_their_results_are_in_the_next_prompt(served):
-    name, client, prompt = served
-    calls = [
-        {"id": f"call_{n}", "type": "function", "function": {"name": "look", "arguments": json.dumps({"n": n})}}
-        for n in (3, 4)
-    ]
-    results = [{"role": "tool", "tool_call_id": f"call_{n}", "content": f"result {n}"} for n in (3, 4)]
-    messages = [*CHAT["messages"], {"role": "assistant", "content": None, "tool_calls": calls}, *results]
-    answer = client.post("/v1/chat/completions", json={**CHAT, "messages": messages})
-    assert answer.status_code == 200, answer.text
-    text = prompt()
-    assert all(words in text for words in ("result 3", "result 4", '"n": 3', '"n": 4')), text
-    assert text.index("result 3") < text.index("result 4")
-    if name != "gemma":
-        assert text.index('"n": 3') < text.index("result 3") < text.index('"n": 4')
-    else:
-        assert "You have access to functions" in text
+def test_messages_carry_them_as_blocks_and_take_them_back(scripted, kind):
+    said, thinking, text, calls = SAID[kind]
+    client, _ = scripted(kind, said, said, "Done.")
+    claude = anthropic.Anthropic(base_url=LOCAL, api_key="none", http_client=client)
+    tools = [{"name": "read", "description": "Reads a file.", "input_schema": PARAMETERS}]
+    asked = {"model": "calls", "max_tokens": 50, "tools": tools}
+    whole = claude.messages.create(messages=ASKED, **asked)
+    with claude.messages.stream(messages=ASKED, **asked) as stream:
+        last = stream.get_final_message()
+    for message in (whole, last):
+        blocks = [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+        words = {block.type: getattr(block, block.type) for block in message.content if block.type != "tool_use"}
+        assert (blocks, message.stop_reason) == (calls, "tool_use")
+        assert words == {**({"thinking": thinking} if thinking else {}), "text": text}
+    used = [block.id for block in whole.content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "text"} for one in used]
+    turns = [*ASKED, {"role": "assistant", "content": whole.content}, {"role": "user", "content": results}]
+    assert claude.messages.create(messages=turns, **asked).content[0].text == "Done."
+    claude.close()
 
 
-@pytest.mark.parametrize("k", [0, 4])
-def test_a_forced_call_is_always_one(family, k):
-    """Control: the same model without being forced says no call."""
-    _, folder = family
-    pair = load(Pair("p", str(folder), None), drafter="ngram")
-    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
-    with local(Model.of(pair, Request(k=k, drafter="ngram" if k else "none"), 1), desk) as client:
-        body = {**CHAT, "max_tokens": 120, "temperature": 1, "seed": 3, "parallel_tool_calls": False}
-        free = client.post("/v1/chat/completions", json=body).json()["choices"][0]
-        forced = client.post("/v1/chat/completions", json={**body, "tool_choice": "required"})
-    desk.close()
-    assert forced.status_code == 200, forced.text
-    (choice,) = forced.json()["choices"]
-    assert "tool_calls" not in free["message"]
-    (call,) = choice["message"]["tool_calls"]
-    assert json.loads(call["function"]["arguments"]) in ({"n": 3}, {"n": 4}) and choice["finish_reason"] == "tool_calls"
+def test_a_call_is_forced_in_the_form_that_is_read(scripted, kind):
+    client, desk = scripted(kind, *["Done."] * 3)
+    for choice in ("required", {"type": "function", "function": {"name": "read"}}):
+        asked = {"messages": ASKED, "tools": TOOLS, "tool_choice": choice}
+        assert client.post(CHAT, json=asked).status_code == 200
+    assert client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).status_code == 200
+    (first, second), free = [ticket.job.request.constraint for ticket in desk.jobs[:2]], desk.jobs[2].job.request
+    assert first == second and "read" in first.text and first.whole == (kind == "oss") and free.constraint is None
+
+
+@pytest.mark.parametrize("broken", ['{"path": "a', '{"path": NaN}', '["a.py"]'])
+def test_a_call_that_cannot_be_read_is_text(scripted, kind, broken):
+    head, tail = SAID[kind][0].split('{"path": "a.py"}')[0].split("I look.")
+    client, _ = scripted(kind, "I look." + tail + broken if kind != "oss" else head + "I look." + tail + broken)
+    choice = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["choices"][0]
+    assert broken in choice["message"]["content"] and choice["finish_reason"] == "stop"
+    assert not choice["message"].get("tool_calls")
+
+
+def test_one_call_is_enough_where_the_client_says_so(scripted):
+    client, desk = scripted("llama", SAID["llama"][0] + " " * 3000)
+    asked = {"messages": ASKED, "tools": TOOLS, "parallel_tool_calls": False}
+    (call,) = client.post(CHAT, json=asked).json()["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == A[1] and desk.jobs[0].cancelled
+
+
+def test_thinking_is_counted_until_its_channel_ends(scripted):
+    """A turn that ended with a call was all thinking."""
+    client, _ = scripted("oss", SAID["oss"][0])
+    usage = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["usage"]
+    thought = len("<|channel|>analysis<|message|>Hm.<|end|>")
+    assert usage["completion_tokens_details"]["reasoning_tokens"] == -(-thought // 3)  # a token is three letters here
+
+
+def test_gpt_oss_answers_without_channels_where_no_tools_are_offered(scripted):
+    client, _ = scripted("oss", f"<|channel|>analysis<|message|>Hm.<|end|>{CHANNEL}final<|message|>Yes.")
+    message = client.post(CHAT, json={"messages": ASKED}).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Hm.", "Yes.")
