@@ -249,7 +249,7 @@ class HarmonyCalls:
 
     def grammar(self, functions: Functions, spell: Spell, must: bool, one: bool, answer: str | None) -> str:
         """In llguidance's form: a call, or where it need not be, `answer` or any text; before it, thinking and, unless
-        the answer has a shape, what the user is told of the calls.
+        the answer has a shape, what the user is told of the calls; two such messages at most before one that must be.
         """
         bodies = " | ".join(f"call_{place}" for place in range(len(functions)))
         before = '"analysis"' if answer is not None else '("analysis" | "commentary")'
@@ -265,7 +265,7 @@ class HarmonyCalls:
             lines += [f'call_{place}: ({heads}) {spell(CONSTRAIN)} "json" {spell(MESSAGE)} arguments_{place}']
             lines += [f"arguments_{place}: {json_rule(schema)}"]
         if must:
-            return "\n".join(["start: before* call", *lines])
+            return "\n".join(["start: before{0,2} call", *lines])
         final = f'final: {spell(CHANNEL)} "final" {spell(MESSAGE)} answer'
         text = "answer: /(?s:.*)/" if answer is None else f"answer: {answer}"
         return "\n".join(["start: before* (final | call)", final, text, *lines])
@@ -345,6 +345,11 @@ class HarmonyReader:
 
 
 CallForm = BareCalls | HarmonyCalls
+
+
+def ends_of(has: Callable[[str], bool]) -> tuple[str, ...]:
+    """Tokens that end an answer whatever the files say: behind a call gpt-oss would go on with a result of its own."""
+    return (CALL, RETURN) if all(map(has, (CHANNEL, MESSAGE, START, CALL, RETURN))) else ()
 
 
 def form_of(template: str, reads_tools: bool, has: Callable[[str], bool]) -> CallForm | None:

@@ -14,7 +14,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
-from specdec_cli.models.call_forms import CallForm, form_of
+from specdec_cli.models.call_forms import CallForm, ends_of, form_of
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.text import Thinking
@@ -65,7 +65,8 @@ class Tokenizer:
         self._backend: Any = self._inner.backend_tokenizer
         self._backend.no_truncation()
         self._backend.no_padding()
-        self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids)
+        ends = filter(None, map(self.token_of, ends_of(lambda text: self.token_of(text) is not None)))
+        self.stop_tokens: frozenset[int] = frozenset(wrapper.eos_token_ids).union(ends)
 
     @classmethod
     def load(cls, folder: Path, name: str, config: Mapping[str, Any]) -> Tokenizer:

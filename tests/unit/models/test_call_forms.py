@@ -248,7 +248,8 @@ def test_a_call_may_name_its_function_in_either_place_of_harmony_s_and_come_afte
         "<|channel|>" + one + "<|message|>Hm.<|end|><|start|>assistant" for one in ("analysis", "commentary")
     )
     assert follows(grammar, f" to=functions.get_weather{call}")
-    assert follows(grammar, f"{thought}{thought}{told} to=functions.get_weather{call}")
+    assert follows(grammar, f"{thought}{told} to=functions.get_weather{call}")
+    assert not follows(grammar, f"{thought}{thought}{told} to=functions.get_weather{call}")  # it might never call
     assert not follows(grammar, f" to=functions.get_wind{call}") and not follows(grammar, told)
     shaped = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, False, False, '"yes"')
     assert follows(shaped, f"{thought}<|channel|>final<|message|>yes")
@@ -270,7 +271,7 @@ def wrong_calls(text):
     return [call for call in calls_in(read(BARE, [text])) if set(call.arguments) != {"location"}]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.sampled_from(WORDS), max_size=12).map("".join))
 def test_no_call_is_read_where_arguments_are_strict_but_one_that_keeps_its_schema(text):
     assert not (wrong_calls(text) and follows(STRICT, text))
@@ -388,3 +389,12 @@ def test_calls_of_a_whole_answer_are_read_from_python_too(tmp_path, kind):
     _, text, right = SAID["harmony call" if kind == "oss" else "text before"]
     calls = [one for one in right if isinstance(one, ToolCall)]
     assert tokenizer.tool_calls(text, TOOLS) == ("" if kind == "oss" else "I look.", calls)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ends"), [("oss", {"<|im_end|>", "<|return|>", "<|call|>"}), ("llama", {"<|im_end|>"})]
+)
+def test_a_call_of_harmony_s_ends_the_answer_whatever_the_files_say(tmp_path, kind, ends):
+    """Without its generation configuration a model went on with a result of its own."""
+    tokenizer = call_tokenizer(tmp_path / kind, *KINDS[kind])
+    assert {tokenizer.piece(token) for token in tokenizer.stop_tokens} == ends

@@ -6,9 +6,11 @@ import anthropic
 import openai
 import pytest
 
-from fakes.call_models import KINDS, call_model
-from fakes.desk import ScriptedDesk
+import specdec_cli
+from fakes.call_models import KINDS, call_model, weigh
+from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.server import LOCAL, local
+from specdec_cli.serve.model import Model
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": PARAMETERS}
@@ -159,3 +161,24 @@ def test_gpt_oss_answers_without_channels_where_no_tools_are_offered(scripted):
     client, _ = scripted("oss", f"<|channel|>analysis<|message|>Hm.<|end|>{CHANNEL}final<|message|>Yes.")
     message = client.post(CHAT, json={"messages": ASKED}).json()["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("Hm.", "Yes.")
+
+
+@pytest.mark.slow
+def test_a_model_of_random_weights_calls_what_it_must_and_with_arguments_of_the_schema(tmp_path, kind):
+    tokenizer = call_model(tmp_path / kind, kind).tokenizer
+    weigh(tmp_path / kind, tokenizer)
+    pair = specdec_cli.load(target=str(tmp_path / kind), drafter="none")
+    desk = SequentialDesk(pair)
+    schema = {**PARAMETERS, "properties": {"path": {"enum": ["a.py", "b.py"]}}, "additionalProperties": False}
+    tools = [{"type": "function", "function": {**FUNCTION, "parameters": schema}}]
+    asked = {"messages": ASKED, "tools": tools, "tool_choice": "required", "temperature": 1, "max_tokens": 500}
+    if kind == "oss":  # it would think for ever
+        asked["logit_bias"] = {str(tokenizer.token_of("<|end|>")): 6}
+    with local(Model.of(pair, specdec_cli.Request(k=0, drafter="none", max_context=4096), 1), desk) as client:
+        for seed in range(3):
+            reply = client.post(CHAT, json={**asked, "seed": seed, "parallel_tool_calls": False}).json()
+            message = reply["choices"][0]["message"]
+            (call,) = message["tool_calls"]
+            assert json.loads(call["function"]["arguments"])["path"] in ("a.py", "b.py")
+            assert kind == "oss" or not message["content"]
+    desk.close()
