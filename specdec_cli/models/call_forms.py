@@ -35,11 +35,14 @@ LEADS = [
     for fence in ("", "```", "```json", "```tool_code", "```tool_call", "```python")
     for bracket in ("", "[")
 ]
-LEAD = r"(<\|python_tag\|>)?\s*(```(json|tool_code|tool_call|python)?)?\s*"
-CODE_LEAD = re.compile(LEAD)
-LINE = re.compile(r"(?:^|\n)\s*|(?=<\|python_tag\|>)")
+FENCE = r"(```(json|tool_code|tool_call|python)?)?\s*"
+# Blanks are those of ASCII, of which every grammar knows.
+BLANKS, CODE_LEAD = re.compile(r"\s+", re.ASCII), re.compile(rf"(<\|python_tag\|>)?\s*{FENCE}", re.ASCII)
+LEAD = re.compile(rf"{CODE_LEAD.pattern}(\[\s*)?", re.ASCII)
+LINE = re.compile(r"(?:^|\n)\s*|(?=<\|python_tag\|>)", re.ASCII)
 # Behind a call: what separates it from the next one, or closes its list or its fence.
-CLOSE, CLOSES = re.compile(r"[\s;,\]]*(?:```(?!\w))?[\s;,]*"), re.compile(r"[\s;,\]]*`{0,3}[\s;,]*")
+CLOSE = re.compile(r"[\s;,\]]*(?:```(?!\w))?[\s;,]*", re.ASCII)
+CLOSES = re.compile(r"[\s;,\]]*`{0,3}[\s;,]*", re.ASCII)
 TOLD = """You have access to functions. If you decide to invoke any of them, you MUST put it in the format of
 {"name": function name, "parameters": dictionary of argument name and its value}
 You SHOULD NOT include any other text in the response if you call a function."""
@@ -75,10 +78,12 @@ class BareCalls:
         if must:
             return "\n".join(["start: calls", *lines])
         text = [
-            "answer: TEXT\nTEXT: ANY & ~(LINE (OBJECT | CODE) ANY)\nANY: /(?s:.*)/",
-            r"LINE: /(?s:(.*(\n|<\|python_tag\|>))?)\s*/",
-            rf'OBJECT: /{LEAD}(\[\s*)?\{{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"/ NAME "\""',
-            rf"CODE: /{LEAD}\[\s*|(<\|python_tag\|>)?\s*```tool_code\s*|<\|python_tag\|>\s*/ NAME /\s*\(/",
+            "answer: TEXT\nTEXT: ANY & ~((LINE | TAGGED) (OBJECT | CODE) ANY | TAGGED NAME BRACE ANY)\nANY: /(?s:.*)/",
+            r"LINE: /(?s:(.*\n)?)\s*/",
+            r"TAGGED: /(?s:.*)<\|python_tag\|>\s*/",
+            rf'OBJECT: /{FENCE}(\[\s*)?\{{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"/ NAME "\""',
+            rf"CODE: /{FENCE}\[\s*|```tool_code\s*/ NAME BRACE",
+            r"BRACE: /\s*\(/",
             "NAME: " + " | ".join(json.dumps(name) for name, _ in functions),
         ]
         return "\n".join(["start: answer | calls", *(text if answer is None else [f"answer: {answer}"]), *lines])
@@ -172,13 +177,16 @@ class BareReader:
 
     def _object(self) -> ToolCall | None:
         """The call in the object that is held first; None where it is not whole, or is no call."""
+        begin = self._held.index("{", self._at)
         try:
-            found, end = json.JSONDecoder().raw_decode(self._held, self._held.index("{", self._at))
+            found, end = json.JSONDecoder().raw_decode(self._held, begin)
         except (ValueError, RecursionError):
             return None
         try:
-            call = sayable(found["name"], found.get("parameters", found.get("arguments")) or {})
-        except ValueError:
+            call = sayable(found.get("name"), found.get("parameters", found.get("arguments")) or {})
+            if call.name not in self._names or not LEAD.fullmatch(self._held, self._at, begin):
+                raise ValueError("it only seemed to be one")
+        except (ValueError, TypeError):
             self._inside, self._skip = "", self._at + 1
             return None
         self._held, self._inside, self._called, self._skip = self._held[end:], "", True, 0
@@ -197,7 +205,7 @@ class BareReader:
 
 def compact(text: str) -> str:
     """`text` without blanks."""
-    return "".join(text.split())
+    return BLANKS.sub("", text)
 
 
 def sayable(name: str, arguments: Any) -> ToolCall:

@@ -105,6 +105,21 @@ SAID = {
         '{"name": "get_weather", "parameters": {"a": NaN}}',
         [("text", '{"name": "get_weather", "parameters": {"a": NaN}}')],
     ),
+    "two names": (
+        BARE,
+        '{"name": "get_weather", "name": ["x"]}',
+        [("text", '{"name": "get_weather", "name": ["x"]}')],
+    ),
+    "blanks in words": (
+        BARE,
+        '```j son\n{"na me": "get_weather"}\n{"name": "get_weather"}',
+        [("text", '```j son\n{"na me": "get_weather"}'), ToolCall("get_weather", {})],
+    ),
+    "a control character": (
+        BARE,
+        '\x1c{"name": "get_weather", "parameters": {}}',
+        [("text", '\x1c{"name": "get_weather", "parameters": {}}')],
+    ),
     "a broken call before one": (
         BARE,
         '{"name": "get_weather", "parameters": {oops}}\n{"name": "get_weather", "parameters": {}}',
