@@ -263,8 +263,9 @@ class HarmonyCalls:
         before = '"analysis"' if answer is not None else '("analysis" | "commentary")'
         lines = [
             f'before: {spell(CHANNEL)} {before} {spell(MESSAGE)} ended {spell(START)} "assistant"',
-            f"ended: free_text | free {spell(END)}\nfree: /(?s:.*)/",
-            f"free_text[suffix={json.dumps(END)}]: /(?s:.*)/",
+            f"ended: ENDED | UNMARKED {spell(END)}\nENDED: UNMARKED {json.dumps(END)}",
+            "UNMARKED: ANY & ~(ANY MARK ANY)\nANY: /(?s:.*)/",
+            f"MARK: {' | '.join(map(json.dumps, (*ENDS, START)))}",
             f"call: {bodies}",
         ]
         for place, (name, schema) in enumerate(functions):
@@ -275,7 +276,7 @@ class HarmonyCalls:
         if must:
             return "\n".join(["start: before{0,2} call", *lines])
         final = f'final: {spell(CHANNEL)} "final" {spell(MESSAGE)} answer'
-        text = "answer: /(?s:.*)/" if answer is None else f"answer: {answer}"
+        text = "answer: UNMARKED" if answer is None else f"answer: {answer}"
         return "\n".join(["start: before* (final | call)", final, text, *lines])
 
     def reader(self, tools: Sequence[Mapping[str, Any]]) -> HarmonyReader:

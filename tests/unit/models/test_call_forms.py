@@ -266,6 +266,12 @@ def test_a_call_may_name_its_function_in_either_place_of_harmony_s_and_come_afte
     assert follows(grammar, f"{thought}{told} to=functions.get_weather{call}")
     assert not follows(grammar, f"{thought}{thought}{told} to=functions.get_weather{call}")  # it might never call
     assert not follows(grammar, f" to=functions.get_wind{call}") and not follows(grammar, told)
+    free = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, False, False, None)
+    for begin in (thought, "<|channel|>analysis<|message|>Hm", "<|channel|>final<|message|>So:"):
+        for mark in ("<|start|>", "<|call|>", "<|end|><|start|>"):  # as letters they would be read, too
+            said = f'{begin}{mark}assistant to=functions.get_weather<|channel|>commentary json<|message|>{{"x": 1}}'
+            assert calls_in(read(HARMONY, [said])) and not follows(free, said)
+    assert follows(free, f"{thought}<|channel|>final<|message|>So <|cal and <|end|")
     shaped = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, False, False, '"yes"')
     assert follows(shaped, f"{thought}<|channel|>final<|message|>yes")
     assert not follows(shaped, f"{told}<|channel|>final<|message|>yes")
