@@ -43,6 +43,7 @@ LINE = re.compile(r"(?:^|\n)\s*|(?=<\|python_tag\|>)", re.ASCII)
 # Behind a call: what separates it from the next one, or closes its list or its fence.
 CLOSE = re.compile(r"[\s;,\]]*(?:```(?!\w))?[\s;,]*", re.ASCII)
 CLOSES = re.compile(r"[\s;,\]]*`{0,3}[\s;,]*", re.ASCII)
+AND_MORE = ' ("; " call)*'
 TOLD = """You have access to functions. If you decide to invoke any of them, you MUST put it in the format of
 {"name": function name, "parameters": dictionary of argument name and its value}
 You SHOULD NOT include any other text in the response if you call a function."""
@@ -54,6 +55,8 @@ class BareCalls:
 
     described: bool = False
     name: ClassVar[str] = "bare_json"
+    # An answer that is going to call; there, any function may be meant.
+    begins: ClassVar[str] = '{"name": "'
     # Whether the form has a place for thinking, which its grammar and its reader then take over.
     thinks: ClassVar[bool] = False
 
@@ -69,28 +72,47 @@ class BareCalls:
         return messages if self.described else words_apart(messages)
 
     def grammar(self, functions: Functions, spell: Spell, must: bool, one: bool, answer: str | None) -> str:
-        """In llguidance's form: calls alone, or where they need not be, `answer` or any text in which none is read."""
+        """In llguidance's form: calls alone, or where they need not be, `answer` or any text that may go over to them.
+
+        In such a text no other call is read.
+        """
         bodies = " | ".join(f"call_{place}" for place in range(len(functions)))
-        lines = [f"calls: call{'' if one else ' (' + chr(34) + '; ' + chr(34) + ' call)*'}", f"call: {bodies}"]
+        lines = [f"call: {bodies}"]
         for place, (name, schema) in enumerate(functions):
             head = json.dumps(f'{{"name": {json.dumps(name)}, "parameters": ')
             lines += [f'call_{place}: {head} arguments_{place} "}}"', f"arguments_{place}: {json_rule(schema)}"]
+        calls = f"call{'' if one else AND_MORE}"
         if must:
-            return "\n".join(["start: calls", *lines])
-        text = [
-            "answer: TEXT\nTEXT: ANY & ~((LINE | TAGGED) (OBJECT | CODE) ANY | TAGGED NAME BRACE ANY)\nANY: /(?s:.*)/",
-            r"LINE: /(?s:(.*\n)?)\s*/",
-            r"TAGGED: /(?s:.*)<\|python_tag\|>\s*/",
-            rf'OBJECT: /{FENCE}(\[\s*)?\{{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"/ NAME "\""',
-            rf"CODE: /{FENCE}\[\s*|```tool_code\s*/ NAME BRACE",
-            r"BRACE: /\s*\(/",
-            "NAME: " + " | ".join(json.dumps(name) for name, _ in functions),
-        ]
-        return "\n".join(["start: answer | calls", *(text if answer is None else [f"answer: {answer}"]), *lines])
+            return "\n".join([f"start: {calls}", *lines])
+        if answer is not None:
+            return "\n".join([f"start: answer | {calls}", f"answer: {answer}", *lines])
+        return "\n".join(["start: TEXT | before (opened behind | OTHER)", *_opened(functions, one), *lines])
 
     def reader(self, tools: Sequence[Mapping[str, Any]]) -> BareReader:
         """A reader of one answer."""
         return BareReader([tool["function"]["name"] for tool in tools])
+
+
+def _opened(functions: Functions, one: bool) -> list[str]:
+    """Rules and terminals of a text in which no call is read, and of one that goes over to calls."""
+    begin = r'(\[\s*)?\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"'
+    lines = [
+        "TEXT: ANY & ~((LINE | TAGGED) (BEGIN | CODE) ANY | TAGGED NAME BRACE ANY)\nANY: /(?s:.*)/",
+        f'before[lazy]: BEFORE\nBEFORE: (TEXT "\\n")? /\\s*/ BEGIN\nBEGIN: /{FENCE}{begin}/',
+        'OTHER: ANY & ~(NAME "\\"" ANY | (LINE | TAGGED) (BEGIN NAME "\\"" | CODE) ANY | TAGGED NAME BRACE ANY)',
+        r"LINE: /(?s:(.*\n)?)\s*/",
+        r"TAGGED: /(?s:.*)<\|python_tag\|>\s*/",
+        rf"CODE: /{FENCE}\[\s*|```tool_code\s*/ NAME BRACE",
+        r"BRACE: /\s*\(/",
+        "NAME: " + " | ".join(json.dumps(name) for name, _ in functions),
+        "opened: " + " | ".join(f"OPEN_{place} BLANK? arguments_{place} CLOSED" for place in range(len(functions))),
+        r'MIDDLE: /"\s*,\s*"parameters"\s*:/',
+        "BLANK: /\\s+/\nCLOSED: /\\s*\\}/",
+        f"behind: {'' if one else '(NEXT? call)* '}ENDED?",
+        r"NEXT: /\s*[;,]\s*|\s+/",
+        r"ENDED: /[\s\]]*(```\s*)?/",
+    ]
+    return lines + [f"OPEN_{place}: {json.dumps(name)} MIDDLE" for place, (name, _) in enumerate(functions)]
 
 
 class BareReader:
@@ -245,6 +267,7 @@ class HarmonyCalls:
     """gpt-oss's: a message a channel, and a call a message to `functions.NAME`."""
 
     name: ClassVar[str] = "harmony"
+    begins: ClassVar[str] = f"{CHANNEL}commentary to=functions."
     thinks: ClassVar[bool] = True
 
     def description(self, tools: Sequence[Mapping[str, Any]]) -> str:

@@ -154,7 +154,8 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
 
     try:  # any of them alone may be followed, and all together be too much
         bare = Constraint("grammar", written(calls.Mark))
-        require_possible(bare, before="" if ask.must_call or marks is None else marks[0])
+        before = form.begins if form is not None else "" if ask.must_call or marks is None else marks[0]
+        require_possible(bare, before=before)
     except UsageError as error:
         raise bad_field("tools", f"{len(functions)} functions together: {error.message}") from error
     grammar = written(lambda text: calls.Mark(text, model.tokenizer.token_of(text)))

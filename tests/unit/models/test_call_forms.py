@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from fakes.call_models import KINDS, RECORDED, call_tokenizer
+from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
-from specdec_cli.models.grammar import Vocabulary
+from specdec_cli.models.grammar import Vocabulary, require_possible
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import Mark, ToolCall
 
@@ -307,6 +308,47 @@ def test_strict_arguments_hold_wherever_a_call_is_read():
         assert calls_in(read(BARE, [text])) or follows(STRICT, text) or "get_weather" in text, text
 
 
+GOOD = '{"name": "get_weather", "parameters": {"location": "a"}}'
+
+
+@pytest.mark.parametrize(
+    ("before", "call", "behind"),
+    [
+        ("", GOOD, ""),
+        ("I look.\n\n```json\n", GOOD, "\n```"),
+        ("```tool_code\n[", f"{GOOD}, {GOOD}", "]\n```\n"),
+        ("", f"{GOOD}; {GOOD}", ""),
+        ("So:\n", GOOD.replace("{", "{\n  ", 1).replace(', "par', ',\n  "par').replace('"}}', '"}\n}'), ""),
+        ("", GOOD.replace("{", '{"type": "function", ', 1), ""),
+    ],
+)
+def test_a_text_may_go_over_to_calls_with_strict_arguments(before, call, behind):
+    """In a fence, behind words and over lines, as models write them; it could not be finished there."""
+    text = f"{before}{call}{behind}"
+    assert follows(STRICT, text) and len(calls_in(read(BARE, [text]))) == call.count("get_weather")
+    assert not follows(STRICT, text.replace('"a"', "3")) and not follows(STRICT, text.replace("location", "city"))
+    assert not follows(STRICT, text.replace('"a"}}', '"a"}').replace('"a"}\n}', '"a"}'))
+
+
+def test_other_names_in_text_are_data_where_arguments_are_strict():
+    for text in (
+        '{"name": "Bob", "parameters": {"x": 3}}',
+        'So:\n[{"name": "get_weather_", "age": 3},\n{"name": "b"}]',
+    ):
+        assert follows(STRICT, text) and not calls_in(read(BARE, [text]))
+        assert not follows(STRICT, f'{text}\n{{"name": "get_weather", "parameters": {{"x": 3}}}}')
+
+
+@pytest.mark.slow  # grammars of a thousand rules
+@pytest.mark.parametrize(("form", "count"), [(BARE, 2100), (HARMONY, 700)])
+def test_more_functions_than_a_grammar_holds_are_seen_before_an_answer(form, count):
+    functions = [(f"f{place}", '{"type": "object"}') for place in range(count)]
+    grammar = form.grammar(functions, lambda mark: Mark(mark).rule, False, True, None)
+    with pytest.raises(UsageError, match="2000 are the most"):
+        require_possible(Constraint("grammar", grammar), before=form.begins)
+    require_possible(Constraint("grammar", form.grammar(functions[:600], lambda m: Mark(m).rule, False, True, None)))
+
+
 @pytest.mark.parametrize("kind", ["oss", "llama"])
 def test_a_grammar_asks_for_the_special_tokens_by_their_ids(tmp_path, kind):
     tokenizer = call_tokenizer(tmp_path / kind, *KINDS[kind])
@@ -323,6 +365,7 @@ def test_a_grammar_asks_for_the_special_tokens_by_their_ids(tmp_path, kind):
         assert matcher.complete and not matcher.legal(tokenizer.continuation("x"))
 
 
+@pytest.mark.slow
 def test_a_thousand_functions_are_looked_for_in_text_at_once():
     functions = [(f"function_{place}", '{"type": "object"}') for place in range(900)]
     grammar, began = BARE.grammar(functions, lambda mark: Mark(mark).rule, False, True, None), time.perf_counter()
