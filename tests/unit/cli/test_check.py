@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def test_check_of_a_pair_that_is_not_here_fetches_only_small_files(world):
     done = world("check", "tiny")
     assert (done.code, done.err) == (0, "")
-    assert done.out.splitlines()[:12] == [
+    assert done.out.splitlines()[:14] == [
         "pair        tiny",
         "target      org/big",
         "draft       org/small",
@@ -25,6 +25,8 @@ def test_check_of_a_pair_that_is_not_here_fetches_only_small_files(world):
         "stops at    <|endoftext|> <|im_end|>",
         "caches      org/big: KVCache",
         "caches      org/small: KVCache",
+        "context     org/big: 256 tokens (max_position_embeddings)",
+        "context     org/small: 256 tokens (max_position_embeddings)",
         "break-even  not even full acceptance pays, at typical costs of K 3",
         "advice      a target of 0.1 M parameters is too small for a useful draft; a",
         "            better quantization gains more",

@@ -8,6 +8,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import posted, serving, until
+from specdec_cli.models.template import NO_VALUES
 from specdec_cli.models.tokenizer import Tokenizer, unwatched
 
 pytestmark = pytest.mark.slow
@@ -72,7 +73,7 @@ def test_a_body_that_cannot_fit_is_refused_before_it_is_encoded_and_else_counted
     assert status == 400 and error["code"] == "context_length_exceeded" and not slowly[1]
     assert error["message"].startswith("prompt is too long: at least ")
     slowly[0].set()
-    tokens = len(model.prompt([{"role": "user", "content": LONG_WORDS}], True))
+    tokens = len(model.prompt([{"role": "user", "content": LONG_WORDS}], NO_VALUES))
     status, error = refused(model, tokens - 9, LONG_WORDS)
     assert (status, error["message"]) == (400, f"prompt is too long: {tokens} tokens > {tokens - 10} maximum")
 
