@@ -26,7 +26,7 @@ class Need(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DrafterKind:
-    """One drafter. `make` is "module:callable" of a function `Parts -> Drafter`.
+    """One drafter. `make` is "module:callable" of a function `Parts -> Drafter | None`, empty where only lookups draft.
 
     `uses` are the parts it works with; `without_draft` drafts in its place where a pair has no draft model.
     `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
@@ -81,14 +81,14 @@ class RuleKind:
 
 
 _DRAFT = frozenset({Need.DRAFT_MODEL})
-NONE = DrafterKind("none", "specdec_cli.engine.drafters.base:no_drafter", drafts=False, about="plain decoding")
-LOOKUP = DrafterKind("ngram", "specdec_cli.engine.drafters.auto:make_lookup", looks_up=True, about="the text itself")
+NONE = DrafterKind("none", "", drafts=False, about="plain decoding")
+LOOKUP = DrafterKind("ngram", "", looks_up=True, about="the text itself")
 # fmt: off
 MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, NONE.name, learns=True,
                     draft_alone=True, about="the pair's draft")
 MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
                   NONE.name, learns=True, about="the target's own head")
-AUTO = DrafterKind("auto", "specdec_cli.engine.drafters.auto:make_auto", _DRAFT, LOOKUP.name, mixed=True,
+AUTO = DrafterKind("auto", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, LOOKUP.name, mixed=True,
                    looks_up=True, about="the better of both")
 # fmt: on
 # Drafts in every round of a constrained answer that can use it, beside whoever was chosen; nobody chooses it.

@@ -1,10 +1,10 @@
 """The loop: propose, verify, accept, commit. Law: one read-back a round, and no work that grows with the context.
 
 Leviathan et al. 2023 (arXiv:2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv:2302.01318, Algorithm 2).
-Not in the papers, all for speed: (1) the first round drafts nothing, so the first token does not wait for the draft's
-prefill; (2) a plain round launches the next pass before its own token is read back; (3) after a drafted round the next
-draft's first step is launched before the target is rolled back and the round is yielded, so the device computes while
-the host builds the target's graph and the caller prints.
+Not in the papers, all for speed: (1) under a fixed K the first round drafts nothing, so the first token does not wait
+for the draft's prefill; (2) a plain round launches the next pass before its own token is read back; (3) after a drafted
+round the next draft's first step is launched before the target is rolled back and the round is yielded, so the device
+computes while the host builds the target's graph and the caller prints.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 
 from specdec_cli.core.events import Reading, Round
-from specdec_cli.core.request import MAX_DRAFT
-from specdec_cli.engine.draft_length.adaptive import DraftLength
-from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
@@ -27,9 +25,8 @@ def rounds_of(steps: Iterable[Round | Reading]) -> Iterator[Round]:
 
 def decode(
     target: CachedModel,
-    drafter: Drafter,
+    drafters: Drafters,
     rule: AcceptanceRule,
-    length: DraftLength,
     context: list[int],
     max_tokens: int,
     stop_tokens: frozenset[int],
@@ -46,31 +43,25 @@ def decode(
     All rounds' seconds, draft prefill included, sum to the wall time since the call, less what the caller spends after
     the last round. Whenever the iterator is closed or exhausted, the target's memo holds `context` less its last token.
     """
-    index, k, left = 0, 0, max_tokens
-
-    def next_k(in_flight: int) -> int:
-        """K of the next round, such that it cannot emit more than is left after the tokens `in_flight`."""
-        return max(min(length.next(), left - 1 - in_flight, MAX_DRAFT), 0)
-
-    with Pipeline(target, drafter, rule, length, context, clock, cancelled, logprobs) as device:
+    index, left = 0, max_tokens
+    with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs) as device:
+        if left:
+            device.propose(drafters.decide(left, first=True))
         while left:
-            yield from device.prefill(k)
-            if not device.launch(k):  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
+            yield from device.read_ahead()  # the draft reads what it has not
+            if not device.launch():  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
                 break
-            if device.plain:
-                k = next_k(in_flight=1)
-                if not k and left > 1:
-                    device.launch_plain()
-            round = device.read(index, stop_tokens)  # 4 the round's one read-back
+            plain = device.plain and left > 1
+            followed = plain and not (ahead := drafters.look_ahead(left)).k
+            if followed:
+                device.launch_plain(drafters.follow(ahead))
+            round, queued = device.read(index, stop_tokens)  # 4 the round's one read-back
             device.commit(round)
-            length.observe(round)
+            drafters.observe(round, queued, followed)
             left = 0 if round.emitted[-1] in stop_tokens else left - len(round.emitted)
-            if left and round.draft:
-                k = next_k(in_flight=0)
-            if length.released:
-                drafter.release()
-            elif left:
-                device.start(k)
+            if left and not followed:
+                device.propose(drafters.decide(left))
+                device.start()
             device.roll_back()  # 5 the target forgets what was rejected
             yield round
             index += 1

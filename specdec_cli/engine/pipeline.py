@@ -9,7 +9,7 @@ queued. Letters: K drafted tokens, V vocabulary size.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Self
 
@@ -19,10 +19,11 @@ from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine import device
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.draft_length.adaptive import DraftLength
-from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.base import Proposal
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import is_finite, not_finite, witness
 from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
 
 Clock = Callable[[], float]
@@ -32,11 +33,43 @@ Clock = Callable[[], float]
 TIMED_EVERY = 8
 
 
+class Proposed:
+    """The next round's draft in the making, as planned."""
+
+    def __init__(self, plan: Plan, proposal: Proposal) -> None:
+        self.plan, self.read_tokens, self.prefill_seconds = plan, 0, 0.0
+        self._proposal = proposal
+        self._draft: Draft | None = None
+        self._first: int | None = None
+        self._begun = False
+
+    def begin(self) -> int | None:
+        """Its first step, taken once: the position from which the context is still to be read, None if little is."""
+        if not self._begun:
+            self._begun, self._first = True, self.advance()
+        return self._first
+
+    def advance(self) -> int | None:
+        """One more step: the position read of the context; None where nothing is left to read."""
+        try:
+            return next(self._proposal)
+        except StopIteration as end:
+            self._draft = end.value
+            return None
+
+    def finish(self) -> Draft:
+        """All of it, queued."""
+        while self._draft is None:
+            self.advance()
+        return self._draft
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass:
     """One target pass in flight; `packed` is the round's one read-back (`read_back`).
 
-    `read_tokens` of the context were read by the draft before. `drafted_at` is the clock when the draft was done, None
+    `queued`: launched before the pass before it was read. `read_tokens` of the context were read by the draft before
+    it, which took `prefill_seconds` if nothing was read before. `drafted_at` is the clock when the draft was done, None
     where it was not waited for. `reason` is that of K.
     """
 
@@ -46,9 +79,19 @@ class Pass:
     hidden: mx.array | None
     reason: str
     logprobs: Logprobs | None = None
+    queued: bool = False
     prefill_seconds: float = 0.0
     read_tokens: int = 0
     drafted_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The round before: it drafted nothing, or all of it was accepted. `settled`: the device's count at its end."""
+
+    plain: bool = True
+    full: bool = False
+    settled: int = 0
 
 
 class Pipeline:
@@ -60,31 +103,26 @@ class Pipeline:
     def __init__(
         self,
         target: CachedModel,
-        drafter: Drafter,
+        drafters: Drafters,
         rule: AcceptanceRule,
-        length: DraftLength,
         context: list[int],
         clock: Clock,
         cancelled: Callable[[], bool],
         logprobs: int | None = None,
     ) -> None:
         """`logprobs`: how many of the best tokens each emitted token's log-probability comes with; None: neither."""
-        self._target, self._drafter, self._rule, self._context = target, drafter, rule, context
-        self._length = length  # for its reasons alone
+        self._target, self._drafters, self._rule, self._context = target, drafters, rule, context
         self._clock, self._cancelled, self._logprobs = clock, cancelled, logprobs
         self._since = clock()
+        self._next: Proposed | None = None
         self._pass: Pass | None = None
         self._successor: Pass | None = None
         self._prefilled = False
-        self._prefill_seconds = 0.0
-        self._read_tokens = 0
+        self._before = Before(settled=device.times_settled())
         self._hidden: mx.array | None = None
-        self._after_plain = True
         self._freed = FreedBuffers(EMITTED_TOKENS)
-        self._after_full = False
         self._draft_shares: dict[tuple[int, bool], float] = {}
         self._rounds_of: dict[tuple[int, bool], int] = {}
-        self._settled = device.times_settled()
 
     def __enter__(self) -> Self:
         return self
@@ -94,28 +132,41 @@ class Pipeline:
     ) -> None:
         self._target.commit(self._context, len(self._context) - 1)
 
-    def prefill(self, k: int) -> Iterator[Reading]:
-        """The drafter reads the context, if it must before it drafts `k` tokens; an event between two chunks.
+    def propose(self, plan: Plan) -> None:
+        """The next round goes as planned; nothing is queued yet."""
+        self._next = Proposed(plan, self._drafters.propose(self._context))
+
+    def start(self) -> None:
+        """Start the next draft while the caller prints, on devices that run ahead of the host."""
+        if self._next is not None and device.queues_ahead():
+            self._next.begin()
+
+    def read_ahead(self) -> Iterator[Reading]:
+        """The draft reads the context, if it must before it drafts; an event between two chunks.
 
         Only the first reading is counted apart from the round's own time.
         """
-        if not k or self._pass is not None or self._drafter.ready(self._context) or self._cancelled():
+        proposed = self._next
+        if proposed is None or not proposed.plan.k or self._cancelled():
             return
-        began, tokens = self._clock(), len(self._context)
-        before: int | None = None
-        for read in self._drafter.prefill(self._context):
+        began, tokens, first = self._clock(), len(self._context), proposed.begin()
+        before = first
+        while before is not None:
             if self._cancelled():
                 return
-            if before is not None:
-                self._read_tokens += read - before
-            if before is not None and read < tokens - 1:
+            read = proposed.advance()
+            if read is None:
+                break
+            proposed.read_tokens += read - before
+            if read < tokens - 1:
                 yield Reading("draft", read, tokens)
-            before = read
-        self._prefill_seconds = 0.0 if self._prefilled else self._clock() - began
-        self._prefilled = True
+            before, ended = read, self._clock()
+        if first is not None:
+            proposed.prefill_seconds = 0.0 if self._prefilled else ended - began
+            self._prefilled = True
 
-    def launch(self, k: int) -> bool:
-        """Draft, verify and judge at most `k` tokens; nothing is read back. A pass in flight already is kept.
+    def launch(self) -> bool:
+        """Draft, verify and judge what is proposed; nothing is read back. A pass in flight already is kept.
 
         False if the reply was cancelled.
         """
@@ -123,11 +174,18 @@ class Pipeline:
             return False
         if self._pass is not None:
             return True
-        draft = self._drafter.propose(self._context, k) if k else NOTHING
+        assert self._next is not None
+        proposed, self._next = self._next, None
+        draft = proposed.finish()
         output = self._target.outputs(self._context, draft.tokens)
-        drafted_at = self._wait_for(draft)  # before the verdict: where masks are to be computed, it queues the pass
+        drafted_at = self._wait_for(draft, proposed)  # before the verdict: where masks are computed, it queues the pass
         verdict = self._rule.judge(draft, output.logits, len(self._context))
-        self._pass = self._queue(draft, output, verdict, drafted_at)
+        self._pass = replace(
+            self._queue(draft, output, verdict, proposed.plan.reason),
+            prefill_seconds=proposed.prefill_seconds,
+            read_tokens=proposed.read_tokens,
+            drafted_at=drafted_at,
+        )
         return True
 
     @property
@@ -135,18 +193,18 @@ class Pipeline:
         """Whether the pass in flight drafts nothing."""
         return self._pass is not None and not len(self._pass.draft)
 
-    def launch_plain(self) -> None:
+    def launch_plain(self, plan: Plan) -> None:
         """Queue the next plain pass on the token of the plain pass in flight, which is not read yet."""
         assert self._pass is not None
         token = self._pass.next[None]
         output = self._target.forward(token)
         verdict = self._rule.judge(NOTHING, output.logits, len(self._context) + 1, token)
-        self._successor = self._queue(NOTHING, output, verdict)
+        self._successor = replace(self._queue(NOTHING, output, verdict, plan.reason), queued=True)
 
-    def read(self, index: int, stop_tokens: frozenset[int]) -> Round:
-        """The round in flight: its one read-back. Its seconds run from the end of the round before.
+    def read(self, index: int, stop_tokens: frozenset[int]) -> tuple[Round, bool]:
+        """(the round in flight, whether it was queued ahead): its one read-back.
 
-        Raises: NotFinite for a model that computes no numbers.
+        Its seconds run from the end of the round before. Raises: NotFinite for a model that computes no numbers.
         """
         assert self._pass is not None
         done, self._pass, self._successor = self._pass, self._successor, None
@@ -155,10 +213,10 @@ class Pipeline:
             raise not_finite(self._target.name, done.draft.log_q)
         since, now = self._since + done.prefill_seconds, self._clock()
         draft_seconds = self._draft_seconds(done, since, now)
-        self._after_plain, self._after_full = not tokens, 0 < len(tokens) == accepted
-        self._since, self._hidden, self._settled = now, done.hidden, device.times_settled()
+        self._before = Before(not tokens, 0 < len(tokens) == accepted, device.times_settled())
+        self._since, self._hidden = now, done.hidden
         emitted = tuple(cut_after_stop([*tokens[:accepted], next_token], stop_tokens))
-        return Round(
+        round = Round(
             index=index,
             drafter=done.draft.drafter,
             draft=tuple(tokens),
@@ -172,32 +230,27 @@ class Pipeline:
             draft_read_tokens=done.read_tokens,
             logprobs=done.logprobs.read(emitted) if done.logprobs else (),
         )
+        return round, done.queued
 
     def commit(self, round: Round) -> None:
-        """Append what `round` emitted, for drafter and penalties; the target waits for `roll_back`."""
+        """Append what `round` emitted, for drafters and penalties; the target waits for `roll_back`."""
         emitted = len(round.emitted)
         self._context += round.emitted
-        hidden = None if self._hidden is None else self._hidden[:emitted]
-        self._drafter.commit(self._context, hidden)
+        self._drafters.commit(self._context, None if self._hidden is None else self._hidden[:emitted])
         self._rule.commit(round.emitted)
         self._freed.count(emitted)
-
-    def start(self, k: int) -> None:
-        """Start the next draft while the caller prints, on devices that run ahead of the host."""
-        if k and self._pass is None and device.queues_ahead() and self._drafter.ready(self._context):
-            self._drafter.start(self._context)
 
     def roll_back(self) -> None:
         """The target forgets what was rejected. Its graph of recurrent layers is built while the next draft runs."""
         self._target.commit(self._context, len(self._context) - (self._pass is None))
 
-    def _wait_for(self, draft: Draft) -> float | None:
+    def _wait_for(self, draft: Draft, proposed: Proposed) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""
         if not len(draft):
             return None
-        kind = len(draft), self._after_full
+        kind = len(draft), self._before.full
         self._rounds_of[kind] = self._rounds_of.get(kind, 0) + 1
-        typical = kind in self._draft_shares and not self._after_plain and not self._read_tokens
+        typical = kind in self._draft_shares and not self._before.plain and not proposed.read_tokens
         if device.queues_ahead() and typical and self._rounds_of[kind] % TIMED_EVERY:
             return None
         device.wait(draft.tokens)
@@ -205,24 +258,22 @@ class Pipeline:
 
     def _draft_seconds(self, done: Pass, since: float, now: float) -> float:
         """The draft's part of `since` to `now`: measured, or in proportion to the last measured round of this kind."""
-        kind = len(done.draft), self._after_full
+        kind, before = (len(done.draft), self._before.full), self._before
         if done.drafted_at is None:
             return (now - since) * self._draft_shares.get(kind, 0.0)
         # After plain rounds a draft first reads what they emitted, and where the device settled since, its first step
         # ran in the time of whoever waited: no measure for others, unless there is none (a race settles every round).
-        alone = self._settled == device.times_settled() or kind not in self._draft_shares
-        own = not self._after_plain and not done.read_tokens and alone
+        alone = before.settled == device.times_settled() or kind not in self._draft_shares
+        own = not before.plain and not done.read_tokens and alone
         if len(done.draft) and own and now > since:
             self._draft_shares[kind] = (done.drafted_at - since) / (now - since)
         return done.drafted_at - since
 
-    def _queue(self, draft: Draft, output: Output, verdict: Verdict, drafted_at: float | None = None) -> Pass:
+    def _queue(self, draft: Draft, output: Output, verdict: Verdict, reason: str) -> Pass:
         packed, top = read_back(draft, output.logits, verdict), self._logprobs
         device.queue(packed)
         found = None if top is None else logprobs(output.logits, draft.tokens, verdict, top)
-        reason, spent = self._length.reason, (self._prefill_seconds, self._read_tokens)
-        self._prefill_seconds, self._read_tokens = 0.0, 0
-        return Pass(draft, packed, verdict.next, output.hidden, reason, found, *spent, drafted_at)
+        return Pass(draft, packed, verdict.next, output.hidden, reason, found)
 
 
 def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:

@@ -22,6 +22,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
 from specdec_cli.engine.hidden import hook
 from specdec_cli.engine.load import blank_network
@@ -62,7 +63,7 @@ def rehearse(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_netw
     for place, (k, drawn) in enumerate([*drafted, (0, False)]):
         rows, position = mx.zeros((k + 1, vocab_size), DTYPES.get(dtype, mx.bfloat16)), 1 + 4 * place
         by = _Blank(made, rows[:1])
-        draft = by.propose([0] * position, k) if drawn else Draft(mx.zeros(k, mx.int32))
+        draft = finished(by.propose([0] * position, k)) if drawn else Draft(mx.zeros(k, mx.int32))
         device.wait(read_back(draft, rows, made.judge(draft, rows, position)))
 
 

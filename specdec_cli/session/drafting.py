@@ -1,4 +1,4 @@
-"""The drafter and draft length of each reply of a session. Measurements are kept, and trusted little.
+"""The drafters of each reply of a session, and what its rounds have shown. Measurements are kept, and trusted little.
 
 An assumption weighs one measured round, whether it comes from sizes or from an earlier run.
 """
@@ -16,15 +16,17 @@ from specdec_cli.core.kinds import DrafterKind, K, import_named
 from specdec_cli.core.request import MAX_K
 from specdec_cli.core.speedup import CostMemo
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length import chips
-from specdec_cli.engine.draft_length.adaptive import Adaptive, DraftLength, Fixed
-from specdec_cli.engine.draft_length.constants import PREFILL_TOKENS
-from specdec_cli.engine.draft_length.costs import Costs
-from specdec_cli.engine.draft_length.rates import LookupAcceptance
-from specdec_cli.engine.drafters.auto import ConstrainedDrafter
 from specdec_cli.engine.drafters.base import Drafter, Parts
+from specdec_cli.engine.drafters.drafters import Drafters
+from specdec_cli.engine.drafters.lookup import LookupDrafter
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.planning import chips
+from specdec_cli.engine.planning.costs import Costs
+from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.rates import LookupAcceptance
+from specdec_cli.engine.planning.tuning import PREFILL_TOKENS
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import TokenMask
 from specdec_cli.session.cost_file import CostStore, Values
@@ -51,7 +53,7 @@ class DraftController:
     identity: str = ""
     reload_seconds: float = 0.0
     now: Callable[[], float] = time.time
-    _adaptive: dict[str, Adaptive] = field(default_factory=dict)
+    _histories: dict[str, History] = field(default_factory=dict)
     _lookups: LookupAcceptance = field(default_factory=LookupAcceptance)
     _situation: str = ""
     _round_costs: dict[str, CostMemo] = field(default_factory=dict)
@@ -65,18 +67,15 @@ class DraftController:
         max_tokens: int,
         predicted: Sequence[int] = (),
         constraint: TokenMask | None = None,
-    ) -> tuple[Drafter, DraftLength]:
+    ) -> Drafters:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self.draft if kind.by_network else None
-        length: DraftLength = Fixed(k) if k != "auto" else self._adaptive_for(kind, draft, prompt, max_tokens)
         self._situation = _situation(prompt)
-        parts = Parts(self.target, draft, rule, length, self._lookups, prompt, predicted)
-        drafter: Drafter = import_named(kind.make)(parts)
-        length = drafter.length(length)
-        if constraint is not None:
-            drafter = ConstrainedDrafter(drafter, length, constraint)
-            length = drafter.length(length)
-        return drafter, length
+        drafter: Drafter | None = import_named(kind.make)(Parts(self.target, draft, rule)) if kind.make else None
+        text = SuffixAutomaton(prompt, predicted) if kind.looks_up else None
+        lookup = LookupDrafter(text, self._lookups) if text is not None else None
+        history = self._history(kind, draft, prompt, max_tokens) if k == "auto" else None
+        return Drafters(drafter, k, lookup, constraint, history)
 
     def prompt_was_read(self, tokens: int, seconds: float) -> None:
         """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured.
@@ -85,8 +84,8 @@ class DraftController:
         """
         ratio = 0.0 if isinstance(self.draft, CachedHead) else self._ratio(self.draft)
         token_seconds = seconds / tokens if tokens >= PREFILL_TOKENS else 0.0
-        for adaptive in self._adaptive.values():
-            adaptive.expect_reading(token_seconds * ratio or None)
+        for history in self._histories.values():
+            history.expect_reading(token_seconds * ratio or None)
 
     def known_costs(self) -> CostMemo:
         """Costs of rounds in plain steps at this length of context, as earlier replies and runs found them."""
@@ -101,9 +100,9 @@ class DraftController:
 
     def remember(self) -> None:
         """Write the measurements to the store."""
-        for situation, adaptive in self._adaptive.items():
-            if adaptive.costs.ready:
-                self.store[f"{self.identity} · {situation}"] = adaptive.to_dict(self.now())
+        for situation, history in self._histories.items():
+            if history.costs.ready:
+                self.store[f"{self.identity} · {situation}"] = history.to_dict(self.now())
         if (found := self._round_costs.get(self._situation)) and found.costs:
             self.store[f"{self.identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self.now())
 
@@ -125,32 +124,32 @@ class DraftController:
         rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key)
         return Costs(rows, {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
 
-    def _adaptive_for(
+    def _history(
         self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
-    ) -> Adaptive:
-        """The controller of this kind at this length of context. Without anything that learns it drafts nothing."""
+    ) -> History:
+        """That of this kind at this length of context. Without anything that learns it drafts nothing."""
         # Kinds that use the pair's draft share its measurements.
         situation = f"{'draft' if draft else kind.name} · {_situation(prompt)}"
         max_k = MAX_K if draft or kind.learns else 0
-        if situation not in self._adaptive:
+        if situation not in self._histories:
             known, costs = self._remembered(situation, max_k), self._assume_costs(draft, len(prompt))
-            self._adaptive[situation] = known or Adaptive(costs, max_k, reload_seconds=self.reload_seconds)
-        adaptive = self._adaptive[situation]
+            self._histories[situation] = known or History(costs, max_k, self.reload_seconds)
+        history = self._histories[situation]
         if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds
-            adaptive.begin(max_tokens, most_unread=MOST_WAITING)
+            history.begin(max_tokens, most_unread=MOST_WAITING)
         elif draft:
-            adaptive.begin(max_tokens, draft.unread(prompt), draft.recent or inf, len(prompt))
+            history.begin(max_tokens, draft.unread(prompt), draft.recent or inf, len(prompt))
         else:
-            adaptive.begin(max_tokens)
-        return adaptive
+            history.begin(max_tokens)
+        return history
 
-    def _remembered(self, situation: str, max_k: int) -> Adaptive | None:
-        """The controller of another length of context in this session, else the one an earlier run wrote down."""
+    def _remembered(self, situation: str, max_k: int) -> History | None:
+        """That of another length of context in this session, else what an earlier run wrote down."""
         learner = situation.partition(" ")[0]
-        here = [known.to_dict(self.now()) for name, known in self._adaptive.items() if name.startswith(learner)]
+        here = [known.to_dict(self.now()) for name, known in self._histories.items() if name.startswith(learner)]
         values = here[-1] if here else self.store.get(f"{self.identity} · {situation}")
         with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            return Adaptive.from_dict(values, self.now(), max_k, self.reload_seconds) if values else None
+            return History.from_dict(values, self.now(), max_k, self.reload_seconds) if values else None
         return None  # nonsense in a file: measured anew, and written over
 
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.speedup import CostMemo, Meter
-from specdec_cli.engine.draft_length.adaptive import coming_tokens
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.planning.policy import coming_tokens
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.timing import plain_step_seconds
 

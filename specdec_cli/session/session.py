@@ -21,7 +21,8 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.device import clear_cache
-from specdec_cli.engine.drafters.base import Drafter, read_together
+from specdec_cli.engine.drafters.base import read_together
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import recovering
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
@@ -48,7 +49,7 @@ Cancelled = Callable[[], bool]
 
 
 def read_prompt(
-    target: CachedModel, drafter: Drafter, context: Sequence[int], clock: Clock, cancelled: Cancelled
+    target: CachedModel, drafters: Drafters, context: Sequence[int], clock: Clock, cancelled: Cancelled
 ) -> Generator[Reading | Prefill, None, tuple[bool, int, float]]:
     """`target` reads all but the last token of `context`, a chunk a step.
 
@@ -57,9 +58,9 @@ def read_prompt(
     began = clock()
     target.reuse(context)
     # A head that lacks states which the target would not compute again lets it read more.
-    target.commit(context, min(target.length, drafter.keeps(context)))
+    target.commit(context, min(target.length, drafters.keeps(context)))
     cached, halted = target.length, False
-    for _ in read_together(target, drafter, context):
+    for _ in read_together(target, drafters.drafter, context):
         if target.length < len(context) - 1:
             yield Reading("target", target.length, len(context))
         if halted := cancelled():
@@ -258,8 +259,8 @@ class Session:
         device.reset_peak_memory()
         began = clock()
         meant, predicted = self.drafting(request), self.predicted(request)
-        drafter, length = self._controller.begin(meant.kind, meant.k, rule, context, max_tokens, predicted, matcher)
-        halted, read, seconds = yield from read_prompt(self.slot.target, drafter, context, clock, cancelled)
+        drafters = self._controller.begin(meant.kind, meant.k, rule, context, max_tokens, predicted, matcher)
+        halted, read, seconds = yield from read_prompt(self.slot.target, drafters, context, clock, cancelled)
         self._controller.prompt_was_read(read, seconds)
         tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
         stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
@@ -267,7 +268,7 @@ class Session:
         memo = self._controller.known_costs()
         meter = GainMeter(self.slot.target, rule, context, Meter(memo), clock, max_tokens)
         rounds = decode(
-            self.slot.target, drafter, rule, length, context, max_tokens, ends, meter.clock,
+            self.slot.target, drafters, rule, context, max_tokens, ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
         first = last = meter.clock()

@@ -2,7 +2,7 @@
 
 Published figures of single machines where there are any (`measured`), else what the kernels' steps suggest: such a
 curve is an estimate, and is played at half and at twice its cost of further rows too. They are written down apart from
-what `specdec_cli.engine.draft_length.chips` assumes, and differ from it.
+what `specdec_cli.engine.planning.chips` assumes, and differ from it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from math import exp
 
 from fakes.machine import Machine
-from specdec_cli.engine.draft_length import chips
-from specdec_cli.engine.draft_length.costs import Costs
+from specdec_cli.engine.planning import chips
+from specdec_cli.engine.planning.costs import Costs
 
 WIDEST = 14336
 # (name of the device, rows -> plain steps, measured)

@@ -1,4 +1,4 @@
-"""A machine and a text that play `DraftLength` as the decode loop does: seconds without models. (pure, seeded)
+"""A machine and a text that are played as the decode loop does: seconds without models. (pure, seeded)
 
 Verify curves are published figures (reference notes §4): a row count maps to the cost of a pass in plain steps. The
 text decides by its position alone whether a draft token may be accepted, so every controller meets the same text.
@@ -14,7 +14,8 @@ from math import exp
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import interpolate
 from specdec_cli.core.request import MAX_DRAFT
-from specdec_cli.engine.draft_length.adaptive import DraftLength
+from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.policy import Plan, Situation, plan
 
 DEEPEST = 8
 
@@ -97,29 +98,39 @@ class Play:
 def play(
     machine: Machine,
     text: Text,
-    length: DraftLength,
+    chooser: int | History,
     tokens: int,
     seed: int,
     prompt: int = 64,
     began: float = 0.0,
     disturbed: Callable[[int, float, random.Random], float] = lambda index, seconds, luck: 1.0,
 ) -> Play:
-    """One reply of `tokens` tokens, as engine/decode.py runs it: K asked one round ahead after plain rounds, the
-    draft reads the prompt before the first drafted round and catches up inside the first one after plain rounds.
+    """One reply of `tokens` tokens, at a fixed K or as planned, as engine/decode.py runs it: a plain round is followed
+    by one that was planned before it was read; the draft reads the prompt before the first drafted round and catches
+    up inside the first one after plain rounds.
 
     `disturbed(round, seconds, luck)` multiplies all costs of a round."""
     luck, clock = random.Random(seed), random.Random(seed + 1)
     lots = [luck.random() for _ in range(tokens + MAX_DRAFT + 1)]
     bad_luck = random.Random(seed + 2)
-    done, left, at, k, prefilled, queued, lag, slower = Play(), tokens, 0, 0, False, False, 0, 1.0
+    done, left, at, prefilled, queued, lag, slower = Play(), tokens, 0, False, False, 0, 1.0
 
     def cost(steps: float) -> float:
         spike = machine.spike if clock.random() < machine.spikes else 1.0
         now = machine.speed(began + done.seconds) * slower
         return steps * machine.plain_seconds * exp(clock.gauss(0, machine.noise)) * spike * now
 
+    def ask(first: bool = False, in_flight: int = 0) -> Plan:
+        most = max(min(left - 1 - in_flight, MAX_DRAFT), 0)
+        if isinstance(chooser, int):
+            return Plan("model", 0 if first else min(chooser, most))
+        return plan(chooser.situation(Situation(most, first=first, network="model"), in_flight))
+
+    planned = ask(first=True)
     while left:
-        drafted, draft_seconds, prefill_seconds = k, 0.0, 0.0
+        k, draft_seconds, prefill_seconds, followed = planned.k, 0.0, 0.0, False
+        if isinstance(chooser, History):
+            chooser.follow(planned)
         slower = disturbed(len(done.ks), done.seconds, bad_luck)
         if k:
             if not prefilled:
@@ -133,30 +144,30 @@ def play(
         accepted = 0
         while accepted < k and lots[at + accepted] < text.rate(at + accepted, accepted + 1):
             accepted += 1
-        if not k:
-            k = max(min(length.next(), left - 2), 0)
-            queued = k == 0 and left > 1
-        else:
-            queued = False
+        if not k and left > 1:
+            planned = ask(in_flight=1)
+            followed = not planned.k
         at, left = at + accepted + 1, left - accepted - 1
-        done.ks.append(drafted)
+        done.ks.append(k)
         done.decode_seconds += draft_seconds + verify_seconds
         done.prefill_seconds += prefill_seconds
-        index = len(done.ks) - 1
-        emitted = tuple(range(accepted + 1))
-        length.observe(
-            Round(
-                index=index,
-                drafter="model" if drafted else "none",
-                draft=tuple(range(drafted)),
-                accepted=accepted,
-                next=0,
-                emitted=emitted,
-                draft_seconds=draft_seconds,
-                verify_seconds=verify_seconds,
-                draft_prefill_seconds=prefill_seconds,
+        if isinstance(chooser, History):
+            chooser.observe(
+                Round(
+                    index=len(done.ks) - 1,
+                    drafter="model" if k else "none",
+                    draft=tuple(range(k)),
+                    accepted=accepted,
+                    next=0,
+                    emitted=tuple(range(accepted + 1)),
+                    draft_seconds=draft_seconds,
+                    verify_seconds=verify_seconds,
+                    draft_prefill_seconds=prefill_seconds,
+                ),
+                queued,
+                followed,
             )
-        )
-        if drafted:
-            k = max(min(length.next(), left - 1), 0)
+        if not followed and left:
+            planned = ask()
+        queued = followed
     return done

@@ -13,8 +13,8 @@ import mlx.core as mx
 from specdec_cli.core.kinds import MODEL, MTP
 from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
-from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
-from specdec_cli.engine.drafters.base import Drafter, Parts, read_together
+from specdec_cli.engine.draft import NO_TOKENS, Draft
+from specdec_cli.engine.drafters.base import Drafter, Parts, Proposal, read_together
 from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.model import CachedModel
@@ -29,7 +29,10 @@ class StepwiseDrafter(Drafter):
 
     def __init__(self, rule: AcceptanceRule) -> None:
         self._rule = rule
-        self._started: tuple[int, DraftToken] | None = None
+
+    def _read(self, context: Sequence[int]) -> Iterator[int]:
+        """Read what is missing of `context`, unless that is little; yields as a Proposal does."""
+        yield from ()
 
     @abstractmethod
     def _first_logits(self, context: Sequence[int]) -> mx.array:
@@ -39,15 +42,11 @@ class StepwiseDrafter(Drafter):
     def _next_logits(self, token: mx.array) -> mx.array:
         """[1, V] after one more drafted `token` [1]."""
 
-    def start(self, context: Sequence[int]) -> None:
-        self._started = len(context), self._choose(self._first_logits(context), len(context), [])
-
-    def propose(self, context: Sequence[int], k: int) -> Draft:
+    def propose(self, context: Sequence[int], k: int) -> Proposal:
         """k draft passes, each token queued as soon as it is known to the device."""
-        if not (self._started and self._started[0] == len(context)):
-            self.start(context)
-        assert self._started is not None
-        choices, self._started = [self._started[1]], None
+        yield from self._read(context)
+        choices = [self._choose(self._first_logits(context), len(context), [])]
+        yield None
         while len(choices) < k:
             logits = self._next_logits(choices[-1].token)
             choices.append(self._choose(logits, len(context), [choice.token for choice in choices]))
@@ -61,9 +60,6 @@ class StepwiseDrafter(Drafter):
         choice = self._rule.choose(logits, position + len(ahead), ahead)
         device.queue(choice.token)
         return choice
-
-    def release(self) -> None:
-        self._started = None
 
 
 class ModelDrafter(StepwiseDrafter):
@@ -81,14 +77,12 @@ class ModelDrafter(StepwiseDrafter):
         self._vocab_size = vocab_size
         self._began = False
 
-    def ready(self, context: Sequence[int]) -> bool:
-        # Never before the first `prefill`: it finds what an earlier reply left of use, and marks where the prompt ends.
-        unread = len(context) - 1 - self._draft.length
-        return self._began and unread < MAX_UNREAD and self._draft.has_room(context)
-
-    def prefill(self, context: Sequence[int]) -> Iterator[int]:
-        self._started = None
-        if not (self._began and self._draft.has_room(context)):
+    def _read(self, context: Sequence[int]) -> Iterator[int]:
+        # At first always: it finds what an earlier reply left of use, and marks where the prompt ends.
+        room = self._began and self._draft.has_room(context)
+        if room and len(context) - 1 - self._draft.length < MAX_UNREAD:
+            return
+        if not room:
             self._draft.reuse(context)
         yield self._draft.length
         for _ in self._draft.prefill(context):
@@ -110,12 +104,11 @@ class ModelDrafter(StepwiseDrafter):
         return logits[:, : self._vocab_size]
 
     def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
-        if self._began:  # while a prompt is still being read, an earlier reply's caches wait for `prefill`
+        if self._began:  # while a prompt is still being read, an earlier reply's caches wait for `_read`
             # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
             self._draft.commit(context, len(context) - 1)
 
     def release(self) -> None:
-        super().release()
         self._draft.release()
 
 
@@ -134,14 +127,13 @@ class MtpDrafter(StepwiseDrafter):
         self._step: Step | None = None
 
     def keeps(self, context: Sequence[int]) -> int:
+        """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
         return self._head.reuse(context)
 
-    def ready(self, context: Sequence[int]) -> bool:
-        return self._head.follows(context)
-
-    def prefill(self, context: Sequence[int]) -> Iterator[int]:
+    def _read(self, context: Sequence[int]) -> Iterator[int]:
         """The target reads again what the head has not read: states that nobody handed over are kept nowhere."""
-        self._started = None
+        if self._head.follows(context):
+            return
         kept = self._head.reuse(context)
         self._target.commit(context, max(min(kept, len(context) - 2), 0))
         yield self._target.length
@@ -151,9 +143,6 @@ class MtpDrafter(StepwiseDrafter):
     def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
         if hidden is not None:
             self._head.hand_over(context, hidden)
-
-    def propose(self, context: Sequence[int], k: int) -> Draft:
-        return super().propose(context, k) if self._head.follows(context) else NOTHING
 
     def _first_logits(self, context: Sequence[int]) -> mx.array:
         self._step = self._head.first()
@@ -165,11 +154,11 @@ class MtpDrafter(StepwiseDrafter):
         return self._head.logits(self._step.scored)
 
 
-def make_network(parts: Parts) -> Drafter:
-    """The drafter of the pair's draft, a model or a head; one that drafts nothing where the pair has none."""
+def make_network(parts: Parts) -> Drafter | None:
+    """The drafter of the pair's draft, a model or a head; None where the pair has none."""
     match parts.draft:
         case CachedHead():
             return MtpDrafter(parts.draft, parts.target, parts.rule)
         case CachedModel():
             return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule)
-    return Drafter()
+    return None

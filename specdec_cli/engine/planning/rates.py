@@ -12,7 +12,7 @@ from bisect import bisect_right
 from math import exp, sqrt
 
 from specdec_cli.core.request import MAX_DRAFT
-from specdec_cli.engine.draft_length.constants import FADE, PRIOR, WEIGHT
+from specdec_cli.engine.planning.tuning import FADE, PRIOR, WEIGHT
 
 
 class Acceptance:

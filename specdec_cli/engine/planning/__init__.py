@@ -1,0 +1,1 @@
+"""Who drafts the next round, and how many tokens."""
