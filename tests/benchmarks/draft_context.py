@@ -23,8 +23,8 @@ from paired import environment
 from texts import HELD_OUT, library_text, topic_pages
 
 from specdec_cli.core.speedup import t_interval
-from specdec_cli.engine.draft_length.rates import SHORTEST_MATCH
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
+from specdec_cli.engine.planning.rates import SHORTEST_MATCH
 
 KINDS = ("code", "prose", "far")
 LOOP_GRAM, LOOPS = 8, 0.5

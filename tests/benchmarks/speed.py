@@ -59,7 +59,7 @@ class Pair:
         self.drafting = DraftController(self.target, self.draft)
 
     def begin(self, drafter, k, rule, prompt, tokens, prefill_seconds):
-        """(drafter, length) for a reply to `prompt`, which the target took `prefill_seconds` to read."""
+        """The drafters of a reply to `prompt`, which the target took `prefill_seconds` to read."""
         meant = drafting(drafter, k)
         found = self.drafting.begin(meant.kind, meant.k, rule, prompt, tokens)
         self.drafting.prompt_was_read(len(prompt), prefill_seconds)
@@ -77,9 +77,9 @@ class Pair:
             seconds = self.clock() - began
             rule = make_rule("block", Sampler(Sampling(temperature), self.seed, prompt, self.target.vocab_size))
             limit = tokens or self.tokens
-            chosen, length = self.begin(drafter, k, rule, prompt, limit, seconds)
+            chosen = self.begin(drafter, k, rule, prompt, limit, seconds)
             context = list(prompt)
-            steps = decode(self.target, chosen, rule, length, context, limit, frozenset(), self.clock)
+            steps = decode(self.target, chosen, rule, context, limit, frozenset(), self.clock)
             rounds = list(rounds_of(steps))
             seconds = self.clock() - began
             self.ks[k, drafter] = [len(round.draft) for round in rounds]

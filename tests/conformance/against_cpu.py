@@ -16,7 +16,7 @@ from functools import partial
 import mlx.core as mx
 
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length.chips import (
+from specdec_cli.engine.planning.chips import (
     AFFINE,
     MOST_FUSED_QUERIES,
     SHARED_ROWS,

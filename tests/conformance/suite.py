@@ -18,7 +18,7 @@ from mlx_lm.models.cache import make_prompt_cache
 from conformance.architectures import Architecture, tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode, rounds_of
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
@@ -51,8 +51,8 @@ def check(architecture: Architecture, k: int, tokens: int) -> Outcome:
     for _ in target.prefill(context):
         pass
     rule = greedy(target.vocab_size)
-    drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
-    steps = decode(target, drafter, rule, Fixed(k), context, count, frozenset(), time.perf_counter)
+    drafters = Drafters(ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), k)
+    steps = decode(target, drafters, rule, context, count, frozenset(), time.perf_counter)
     rounds = list(rounds_of(steps))
     differs = _difference(plain_tokens(network, len(context) - len(PROMPT)), context[len(PROMPT) :])
     accepted = sum(round.accepted for round in rounds)

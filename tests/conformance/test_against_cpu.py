@@ -21,7 +21,7 @@ from conformance.against_cpu import (
     product,
 )
 from specdec_cli.engine import device
-from specdec_cli.engine.draft_length.chips import Chip
+from specdec_cli.engine.planning.chips import Chip
 from specdec_cli.engine.selftest import families
 
 FEW_ROWS = (1, 2, 9)

@@ -10,7 +10,7 @@ from fakes.command import Command
 from specdec_cli.chat.transcript import load
 from specdec_cli.core.request import MAX_K
 from specdec_cli.core.trace import read_trace
-from specdec_cli.engine.draft_length.adaptive import Adaptive
+from specdec_cli.engine.planning.history import History
 from specdec_cli.pairs.registry import read_registry
 from specdec_cli.session.cost_file import CostFile
 
@@ -31,8 +31,8 @@ def test_its_costs_are_believed_as_long_as_its_own_were(tmp_path):
     entries = json.loads((tmp_path / "costs.json").read_text())["entries"]
     (key,) = (key for key in entries if " draft · context 0" in key)
     values = CostFile(tmp_path / "costs.json").get(key)
-    adaptive = Adaptive.from_dict(values, values["at"] + 60.0, MAX_K, 0.0)
-    assert adaptive.costs.pass_steps(3) == pytest.approx(values["costs"]["verify"]["3"], rel=0.01)
+    history = History.from_dict(values, values["at"] + 60.0, MAX_K, 0.0)
+    assert history.costs.pass_steps()[2] == pytest.approx(values["costs"]["verify"]["3"], rel=0.01)
 
 
 def test_its_conversation_goes_on(tmp_path, monkeypatch, capsys):

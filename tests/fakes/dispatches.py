@@ -22,8 +22,7 @@ import numpy as np
 
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import Output
 
@@ -141,8 +140,8 @@ def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False)
     monkeypatch.setattr(device, "wait", lambda array: None)
     monkeypatch.setattr(device, "to_list", read)
     target, draft = Table(rows), Table(rows)
-    drafter = ModelDrafter(draft, draft.vocab_size, rule) if k else Drafter()
-    running = decode(target, drafter, rule, Fixed(k), [1, 2, 3], 10_000, frozenset(), float)
+    drafters = Drafters(ModelDrafter(draft, draft.vocab_size, rule) if k else None, k)
+    running = decode(target, drafters, rule, [1, 2, 3], 10_000, frozenset(), float)
     deque(islice(running, rounds), maxlen=0)
     return counts
 

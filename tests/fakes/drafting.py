@@ -2,16 +2,18 @@
 
 from fakes.heads import cached_head
 from specdec_cli.core.kinds import DRAFTERS, import_named
-from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Parts
+from specdec_cli.engine.drafters.drafters import Drafters
+from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.session.load import load
 
 
-def drafter_of(name, target, draft, rule, k=4):
-    """(drafter, length) of the kind `name` at a fixed K; a head gets random weights."""
-    kind, length = DRAFTERS[name], Fixed(k)
-    drafter = import_named(kind.make)(Parts(target, cached_head(target) if kind.reads_hidden else draft, rule, length))
-    return drafter, drafter.length(length)
+def drafters_of(name, target, draft, rule, k=4, constraint=None):
+    """Those of the kind `name` at a fixed K; a head gets random weights."""
+    kind = DRAFTERS[name]
+    parts = Parts(target, cached_head(target) if kind.reads_hidden else draft, rule)
+    drafter = import_named(kind.make)(parts) if kind.make else None
+    return Drafters(drafter, k, LookupDrafter() if kind.looks_up else None, constraint)
 
 
 def open_session(pair, drafter=None, **more):

@@ -36,13 +36,13 @@ TIERED = [
 
 
 def answers(target, begin, n, prompt=PROMPT, k=K):
-    """(tokens [n, k + 2], all rounds). `begin(seed, context)` gives drafter, rule and draft length of an answer."""
+    """(tokens [n, k + 2], all rounds). `begin(seed, context)` gives drafters and rule of an answer."""
     texts, rounds = [], []
     for seed in range(n):
         context = list(prompt)
         target.reuse(context)
-        drafter, rule, length = begin(seed, context)
-        made = list(decode(target, drafter, rule, length, context, k + 2, frozenset(), time.perf_counter))
+        drafters, rule = begin(seed, context)
+        made = list(decode(target, drafters, rule, context, k + 2, frozenset(), time.perf_counter))
         assert sum(len(round.emitted) for round in made) == k + 2
         texts.append(context[len(prompt) :])
         rounds += made

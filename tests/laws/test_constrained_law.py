@@ -12,8 +12,7 @@ from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.auto import ConstrainedDrafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
@@ -118,8 +117,7 @@ def texts_of(rule, sampling, sampler=Sampler, constraint=Table, seed=1, n=N):
     def begin(noise, context):
         table = constraint()
         made = make_rule(rule, sampler(sampling, noise, PROMPT, V, table))
-        drafter = ConstrainedDrafter(ModelDrafter(draft, V, made), Fixed(K), table)
-        return drafter, made, drafter.length(Fixed(K))
+        return Drafters(ModelDrafter(draft, V, made), K, constraint=table), made
 
     return answers(target, begin, n)[0]
 

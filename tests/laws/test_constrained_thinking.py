@@ -8,14 +8,13 @@ import time
 
 import pytest
 
-from fakes.drafting import drafter_of
+from fakes.drafting import drafters_of
 from fakes.models import tiny_network
 from fakes.products import every, spread
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, V, Watched, plainly_thinking, thinking_tokenizer
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.auto import ConstrainedDrafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.noise import Noise
@@ -43,10 +42,10 @@ def vocabularies():
 def rounds_of(networks, matcher, k, rule="token", sampling=None, seed=0, drafter="model", prompt=PROMPT):
     target, draft = (CachedModel(network, "tiny") for network in networks)
     made = make_rule(rule, Sampler(sampling or Sampling(logit_bias=BIAS), seed, prompt, V, matcher))
-    inner = drafter_of(drafter, target, draft, made, k) if isinstance(drafter, str) else (drafter, Fixed(k))
-    drafter = ConstrainedDrafter(*inner, matcher)
+    named = isinstance(drafter, str)
+    found = drafters_of(drafter, target, draft, made, k, matcher) if named else Drafters(drafter, k, constraint=matcher)
     context = list(prompt)
-    return list(decode(target, drafter, made, drafter.length(inner[1]), context, 80, STOPS, time.perf_counter))
+    return list(decode(target, found, made, context, 80, STOPS, time.perf_counter))
 
 
 def emitted(rounds):

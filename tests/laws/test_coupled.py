@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from mlx_lm.generate import generate_step
 
-from fakes.drafting import drafter_of
+from fakes.drafting import drafters_of
 from fakes.models import TINY, tiny_network
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.noise import Noise
@@ -56,10 +56,12 @@ def run(drafter, k, sampling, seed=0, sampler=Sampler):
     rule = make_rule("coupled", sampler(sampling, seed, PROMPT, target.vocab_size))
     if isinstance(drafter, str):
         name = "model" if drafter == "hostile" else drafter
-        drafter, _ = drafter_of(name, target, models().get(drafter, models()["model"]), rule, k)
+        drafters = drafters_of(name, target, models().get(drafter, models()["model"]), rule, k)
+    else:
+        drafters = Drafters(drafter, k)
     context = list(PROMPT)
     target.reuse(context)
-    return list(decode(target, drafter, rule, Fixed(k), context, TOKENS, frozenset(), time.perf_counter))
+    return list(decode(target, drafters, rule, context, TOKENS, frozenset(), time.perf_counter))
 
 
 def text(rounds):
@@ -137,6 +139,7 @@ class Clairvoyant(Drafter):
         self._answer, self._right = answer, right
 
     def propose(self, context, k):
+        yield from ()
         coming = self._answer[len(context) - len(PROMPT) :][:k]
         wrong = [(t + 1) % CONFIG["vocab_size"] for t in coming[self._right :]]
         return Draft(mx.array(coming[: self._right] + wrong, dtype=mx.int32), drafter=self.name)

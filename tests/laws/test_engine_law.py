@@ -24,7 +24,7 @@ from fakes.broken_rules import (
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
@@ -57,7 +57,7 @@ def texts_of(networks, rule_for, sampling, n, prompt=PROMPT, k=K):
 
     def begin(seed, context):
         rule = rule_for(Sampler(sampling, seed, prompt, target.vocab_size))
-        return ModelDrafter(draft, target.vocab_size, rule), rule, Fixed(k)
+        return Drafters(ModelDrafter(draft, target.vocab_size, rule), k), rule
 
     return answers(target, begin, n, prompt, k)[0]
 

@@ -17,7 +17,7 @@ from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.request import Request
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
@@ -105,7 +105,7 @@ def texts_of(rule_for, sampling, n=1000):
         rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
         drafter = MtpDrafter(head, target, rule)
         target.commit(context, min(target.length, drafter.keeps(context)))
-        return drafter, rule, Fixed(K)
+        return Drafters(drafter, K), rule
 
     texts, rounds = answers(target, begin, n)
     assert {(len(round.draft), round.accepted) for round in rounds} >= {(K, 0), (K, 1), (K, K)}

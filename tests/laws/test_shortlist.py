@@ -10,7 +10,7 @@ from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
@@ -39,7 +39,7 @@ def assert_engine_follows(rule_for, sampling, first, n=1000):
         rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
         drafter = MtpDrafter(head.fresh(), target, rule)
         target.commit(context, min(target.length, drafter.keeps(context)))
-        return drafter, rule, Fixed(K)
+        return Drafters(drafter, K), rule
 
     texts, rounds = answers(target, begin, n)
     assert {(len(round.draft), round.accepted) for round in rounds} >= {(K, 0), (K, 1), (K, K)}

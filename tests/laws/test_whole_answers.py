@@ -14,7 +14,7 @@ from fakes.broken_rules import ShrinkingKey
 from fakes.markov import MarkovModel
 from laws.exact_law import assert_likely
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
@@ -36,7 +36,7 @@ def assert_whole_answers_follow(rule_for):
     for seed in range(N):
         context, rule = [START], rule_for(Sampler(Sampling(1.0), seed, [START], width))
         drafter = ModelDrafter(draft, width, rule)
-        rounds = list(decode(target, drafter, rule, Fixed(K), context, LENGTH, frozenset(), time.perf_counter))
+        rounds = list(decode(target, Drafters(drafter, K), rule, context, LENGTH, frozenset(), time.perf_counter))
         lengths |= {len(round.draft) for round in rounds}
         counts[tuple(context[1:])] += 1
     assert lengths == {0, 1, 2, 3}

@@ -5,7 +5,7 @@ import time
 import mlx.core as mx
 import pytest
 
-from fakes.drafting import drafter_of, open_session
+from fakes.drafting import drafters_of, open_session
 from fakes.heads import cached_head
 from fakes.models import tiny_network
 from specdec_cli.core import kinds
@@ -36,6 +36,7 @@ class ToyDrafter(Drafter):
         self._parts = parts
 
     def propose(self, context, k):
+        yield from ()
         said = len(context) - len(PROMPT)
         guess = [*GREEDY[said : said + k // 2], *[context[-1]] * k][:k]
         return Draft(mx.array(guess, dtype=mx.int32), drafter=self.name)
@@ -65,10 +66,10 @@ def decoded(name, k, rule=None, seed=None):
     if k == "auto":
         head = cached_head(target) if kinds.kind_of(name).reads_hidden else None
         controller = DraftController(target, head or draft)
-        drafter, length = controller.begin(kinds.kind_of(name), k, rule, context, len(GREEDY))
+        drafters = controller.begin(kinds.kind_of(name), k, rule, context, len(GREEDY))
     else:
-        drafter, length = drafter_of(name, target, draft, rule, k)
-    rounds = list(decode(target, drafter, rule, length, context, len(GREEDY), frozenset(), time.perf_counter))
+        drafters = drafters_of(name, target, draft, rule, k)
+    rounds = list(decode(target, drafters, rule, context, len(GREEDY), frozenset(), time.perf_counter))
     return context[len(PROMPT) :], rounds
 
 

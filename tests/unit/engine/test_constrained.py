@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from fakes.drafting import drafter_of
+from fakes.drafting import drafters_of
 from fakes.grammar import BYTES, STOPS, V, plainly_constrained
 from fakes.models import tiny_network
 from fakes.products import spread
@@ -14,8 +14,7 @@ from specdec_cli.core.kinds import DRAFTERS, FORCED
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.auto import ConstrainedDrafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -74,10 +73,10 @@ def rounds_of(
     target, draft = (CachedModel(network, "tiny") for network in networks)
     sampler = Sampler(sampling, seed, PROMPT, V, matcher)
     rule = make_rule(rule, sampler)
-    inner = drafter_of(drafter, target, draft, rule, k) if isinstance(drafter, str) else (drafter, Fixed(k))
-    made = ConstrainedDrafter(*inner, matcher)
+    named = isinstance(drafter, str)
+    made = drafters_of(drafter, target, draft, rule, k, matcher) if named else Drafters(drafter, k, constraint=matcher)
     context = list(PROMPT)
-    found = list(decode(target, made, rule, made.length(inner[1]), context, max_tokens, STOPS, clock))
+    found = list(decode(target, made, rule, context, max_tokens, STOPS, clock))
     assert target.length == len(context) - 1
     return found
 

@@ -14,8 +14,8 @@ from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode, rounds_of
 from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
@@ -56,11 +56,11 @@ def expected(pairs):
     }
 
 
-def run(target, drafter, prompt, length, max_tokens=TOKENS, stop=frozenset(), **more):
+def run(target, drafter, prompt, k, max_tokens=TOKENS, stop=frozenset(), **more):
     context = list(prompt)
     target.reuse(context)
-    length, rule = Fixed(length) if isinstance(length, int) else length, greedy(target.vocab_size)
-    rounds = list(rounds_of(decode(target, drafter, rule, length, context, max_tokens, stop, CLOCK, **more)))
+    drafters, rule = Drafters(drafter, k), greedy(target.vocab_size)
+    rounds = list(rounds_of(decode(target, drafters, rule, context, max_tokens, stop, CLOCK, **more)))
     return rounds, context
 
 
@@ -86,11 +86,11 @@ def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead)
 def test_a_recurrent_target_is_rolled_back_behind_the_next_draft_s_first_step(ahead):
     found = architectures()["qwen3_5"]
     target, draft = random_network(found, 1), random_network(found, 1, found.noise)
-    plain, _ = run(CachedModel(target, "target"), Drafter(), [7, 3, 9], 0, 12)
+    plain, _ = run(CachedModel(target, "target"), None, [7, 3, 9], 0, 12)
     model, context, rounds, beyond = CachedModel(target, "target"), [7, 3, 9], [], []
     rule = greedy(model.vocab_size)
     drafter = ModelDrafter(CachedModel(draft, "draft"), model.vocab_size, rule)
-    for round in rounds_of(decode(model, drafter, rule, Fixed(3), context, 12, frozenset(), CLOCK)):
+    for round in rounds_of(decode(model, Drafters(drafter, 3), rule, context, 12, frozenset(), CLOCK)):
         rounds.append(round)
         beyond.append(model.length - (len(context) - 1))
     assert emitted(rounds) == emitted(plain)
@@ -106,6 +106,7 @@ class Scripted(Drafter):
         self._proposals = iter(proposals)
 
     def propose(self, context, k):
+        yield from ()
         tokens = list(next(self._proposals, []))[:k]
         return Draft(mx.array(tokens, dtype=mx.int32), drafter=self.name)
 
@@ -128,12 +129,13 @@ def test_loop_invariants_hold_for_any_drafter(k, max_tokens, right, stop):
 
     class Partly(Scripted):
         def propose(self, context, k):
+            yield from ()
             good = next(self._proposals, 0)
             at = len(context) - 2
             guess = [GREEDY[at + i] if i < good else 3 for i in range(k)]
             return Draft(mx.array(guess, dtype=mx.int32), drafter=self.name)
 
-    rounds = decode(target, Partly(right), greedy(target.vocab_size), Fixed(k), context, max_tokens, stop, CLOCK)
+    rounds = decode(target, Drafters(Partly(right), k), greedy(target.vocab_size), context, max_tokens, stop, CLOCK)
     for index, round in enumerate(rounds):
         seen += len(round.emitted)
         assert round.index == index
@@ -152,12 +154,12 @@ def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
     target = CachedModel(NETWORK, "target")
     context = [5, 6]
     drafter = Scripted([[3, 3, 3]] * 30)
-    rounds = decode(target, drafter, greedy(target.vocab_size), Fixed(k), context, 20, frozenset(), CLOCK)
+    rounds = decode(target, Drafters(drafter, k), greedy(target.vocab_size), context, 20, frozenset(), CLOCK)
     for _ in range(7):
         next(rounds)
     rounds.close()
     assert target.length == len(context) - 1
-    more, _ = run(target, Drafter(), context, 0, max_tokens=20)
+    more, _ = run(target, None, context, 0, max_tokens=20)
     assert context[2:] + emitted(more) == GREEDY[:27]
 
 
@@ -167,9 +169,8 @@ def test_the_first_token_is_out_before_the_draft_reads_the_prompt():
     context = list(range(3, 60))
     rounds = decode(
         target,
-        ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)),
+        Drafters(ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), 4),
         greedy(target.vocab_size),
-        Fixed(4),
         context,
         20,
         frozenset(),
@@ -197,7 +198,7 @@ def test_host_work_of_a_round_does_not_grow_with_the_context():
     target, draft = (CachedModel(tiny_network(seed=1, noise=noise), "m") for noise in (0, 0.05))
     context = Watched(range(3, 203))
     drafter = ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size))
-    rounds = decode(target, drafter, greedy(target.vocab_size), Fixed(4), context, 40, frozenset(), CLOCK)
+    rounds = decode(target, Drafters(drafter, 4), greedy(target.vocab_size), context, 40, frozenset(), CLOCK)
     next(rounds)
     next(rounds)  # both prompts are read
     context.most = 0

@@ -5,7 +5,7 @@ import pytest
 from fakes.device import FakeDevice, TextModel
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.pipeline import TIMED_EVERY
 from specdec_cli.engine.sampling.acceptance import greedy
@@ -27,7 +27,7 @@ def models(fake, wrong=lambda position: False, draft_of=TextModel, target_of=Tex
 
 def run(
     fake,
-    length,
+    k,
     tokens=60,
     wrong=lambda position: False,
     each=lambda round: None,
@@ -37,9 +37,9 @@ def run(
     """(rounds, host seconds of the whole reply)."""
     target, draft = models(fake, wrong, draft_of, target_of)
     rule = greedy(target.vocab_size)
-    drafter = ModelDrafter(draft, target.vocab_size, rule)
+    drafters = Drafters(ModelDrafter(draft, target.vocab_size, rule), k)
     rounds = []
-    for round in decode(target, drafter, rule, length, [3], tokens, frozenset(), fake.clock):
+    for round in decode(target, drafters, rule, [3], tokens, frozenset(), fake.clock):
         rounds.append(round)
         each(round)
     return rounds, fake.now
@@ -58,7 +58,7 @@ def fake(monkeypatch):
 @pytest.mark.parametrize("k", [1, 4, 8])
 def test_a_timed_round_bills_the_draft_and_its_verification_what_they_took(fake, k):
     """mlx stops the host until ten buffers are left: with both queued at once the draft was billed the verification."""
-    rounds, _ = run(fake, Fixed(k), tokens=20 * (k + 1))
+    rounds, _ = run(fake, k, tokens=20 * (k + 1))
     for round in drafted(rounds)[:-1]:
         assert round.draft_seconds == pytest.approx(k * DRAFT_STEP, rel=0.05)
         assert round.verify_seconds == pytest.approx(verify(k + 1), rel=0.05)
@@ -67,18 +67,18 @@ def test_a_timed_round_bills_the_draft_and_its_verification_what_they_took(fake,
 def test_a_round_is_handed_on_before_more_than_one_draft_step_of_the_next_is_queued(fake):
     """Text, panel and Ctrl-C lagged by nearly a whole verify pass."""
     backlogs = []
-    run(fake, Fixed(4), each=lambda round: backlogs.append(fake.backlog_seconds) if round.draft else None)
+    run(fake, 4, each=lambda round: backlogs.append(fake.backlog_seconds) if round.draft else None)
     assert 0 < max(backlogs) <= DRAFT_STEP * 1.001
 
 
 def test_the_device_works_while_the_caller_prints(fake):
     """The first draft step costs nothing where the caller takes that long."""
-    _, alone = run(fake, Fixed(4), tokens=50)
+    _, alone = run(fake, 4, tokens=50)
     other = FakeDevice()
     printing = 0.5 * DRAFT_STEP
     with pytest.MonkeyPatch.context() as patch:
         other.install(patch)
-        rounds, busy = run(other, Fixed(4), tokens=50, each=lambda round: other.spend(printing))
+        rounds, busy = run(other, 4, tokens=50, each=lambda round: other.spend(printing))
     hidden = alone + printing * len(rounds) - busy
     assert hidden == pytest.approx(printing * (len(drafted(rounds))), rel=0.15)
 
@@ -86,7 +86,7 @@ def test_the_device_works_while_the_caller_prints(fake):
 def test_a_cpu_starts_nothing_ahead_and_times_every_round(monkeypatch):
     fake = FakeDevice().install(monkeypatch, ahead=False)
     backlogs = []
-    rounds, _ = run(fake, Fixed(4), each=lambda round: backlogs.append(fake.backlog_seconds) if round.draft else None)
+    rounds, _ = run(fake, 4, each=lambda round: backlogs.append(fake.backlog_seconds) if round.draft else None)
     assert max(backlogs) == 0
     prefill = 1
     assert fake.waits == len(rounds) + sum(bool(round.draft) for round in rounds) + prefill
@@ -95,7 +95,7 @@ def test_a_cpu_starts_nothing_ahead_and_times_every_round(monkeypatch):
 def test_where_waiting_costs_only_some_rounds_are_timed_apart(monkeypatch):
     """The first two drafted rounds, then one in eight; the others are split in the proportion of the last one."""
     fake = FakeDevice(wakeup_seconds=0.01).install(monkeypatch)
-    rounds, _ = run(fake, Fixed(4), tokens=200)
+    rounds, _ = run(fake, 4, tokens=200)
     ks = [len(round.draft) for round in rounds if round.draft]
     assert set(ks[:-1]) == {4} and ks[-1] < 4  # the shorter last draft is a K of its own
     prefill, last = 1, 1
@@ -115,7 +115,7 @@ class CatchingUp(TextModel):
 
 def test_a_draft_that_feeds_one_token_more_after_full_acceptance_is_billed_for_it(fake):
     """One share for both kinds of rounds was up to 21 % off where each row costs the draft a step, as on M1."""
-    rounds, _ = run(fake, Fixed(4), tokens=200, wrong=lambda position: position % 11 == 0, draft_of=CatchingUp)
+    rounds, _ = run(fake, 4, tokens=200, wrong=lambda position: position % 11 == 0, draft_of=CatchingUp)
     full = [before.accepted == 4 for before in rounds]
     assert 10 < sum(full) < len(rounds) - 10
     for after_full, round in list(zip(full, rounds[1:], strict=False))[2:-1]:
@@ -136,10 +136,10 @@ def test_the_next_draft_runs_while_the_host_builds_a_recurrent_targets_rollback(
     def wrong(position):
         return position % 7 == 0
 
-    rounds, seconds = run(fake, Fixed(4), wrong=wrong, target_of=Recurrent)
+    rounds, seconds = run(fake, 4, wrong=wrong, target_of=Recurrent)
     assert len(backlogs) == sum(round.accepted < len(round.draft) for round in rounds) > 5
     assert min(backlogs) > 0
     with pytest.MonkeyPatch.context() as patch:
         other = FakeDevice().install(patch)
-        _, trimmed = run(other, Fixed(4), wrong=wrong)
+        _, trimmed = run(other, 4, wrong=wrong)
     assert seconds == pytest.approx(trimmed)

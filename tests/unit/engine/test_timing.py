@@ -8,7 +8,7 @@ import numpy as np
 from fakes.models import tiny_network
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
@@ -34,8 +34,8 @@ def test_plain_steps_amid_a_reply_change_none_of_its_tokens():
         target, draft = CachedModel(tiny_network(seed=1), "t"), CachedModel(tiny_network(seed=2), "d")
         rule = make_rule("block", Sampler(Sampling(1.0, repetition_penalty=1.2), 7, [3, 4], target.vocab_size))
         context = [3, 4]
-        drafter = ModelDrafter(draft, target.vocab_size, rule)
-        for round in decode(target, drafter, rule, Fixed(3), context, 40, frozenset(), perf_counter):
+        drafters = Drafters(ModelDrafter(draft, target.vocab_size, rule), 3)
+        for round in decode(target, drafters, rule, context, 40, frozenset(), perf_counter):
             if measuring and round.draft:
                 plain_step_seconds(target, rule, context, 2, perf_counter)
         return context

@@ -138,7 +138,7 @@ import json, os, pathlib, re
 from fakes.dispatches import Table, logit_rows
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.adaptive import Fixed
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -161,8 +161,8 @@ found.append(len(libraries()))
 for k in (0, 1, 2, 5):
     rule = make_rule("coupled", Sampler(sampling, 1, [1, 2, 3], 500))
     target, draft = Table(logit_rows(40, 500)), Table(logit_rows(40, 500))
-    drafter = ModelDrafter(draft, 500, rule)
-    for _ in decode(target, drafter, rule, Fixed(k), [1, 2, 3], 12, frozenset(), float):
+    drafters = Drafters(ModelDrafter(draft, 500, rule), k)
+    for _ in decode(target, drafters, rule, [1, 2, 3], 12, frozenset(), float):
         pass
     found.append(len(libraries()))
 print(json.dumps(found))

@@ -5,9 +5,8 @@ import pytest
 
 from specdec_cli.core.kinds import FORCED
 from specdec_cli.engine.draft import Draft
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.auto import ConstrainedDrafter
-from specdec_cli.engine.drafters.base import Drafter
+from specdec_cli.engine.drafters.base import Drafter, finished
+from specdec_cli.engine.drafters.drafters import Drafters
 
 
 class Even:
@@ -30,14 +29,15 @@ class Says(Drafter):
         self._tokens, self._with_law = tokens, with_law
 
     def propose(self, context, k):
+        yield from ()
         law = mx.zeros((len(self._tokens), 10)) if self._with_law else None
         return Draft(mx.array(self._tokens, dtype=mx.int32), law, self.name)
 
 
 def proposed(tokens, with_law, forced=(), k=6):
-    made = ConstrainedDrafter(Says(tokens, with_law), Fixed(k), Even(forced))
-    made.next()
-    return made.propose([1], 31)
+    made = Drafters(Says(tokens, with_law), k, constraint=Even(forced))
+    made.decide(32)
+    return finished(made.propose([1]))
 
 
 def test_a_draft_without_a_law_ends_before_its_first_illegal_token():

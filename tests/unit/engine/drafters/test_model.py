@@ -6,6 +6,7 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.core.request import MAX_UNREAD
+from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
@@ -27,23 +28,30 @@ def continued(ids, k, network=NETWORK, vocab_size=V):
 
 
 def drafter(network=NETWORK, vocab_size=V, rule=None):
-    found = ModelDrafter(CachedModel(network, "draft"), vocab_size, rule or greedy(vocab_size))
-    list(found.prefill(PROMPT))
-    return found
+    return ModelDrafter(CachedModel(network, "draft"), vocab_size, rule or greedy(vocab_size))
 
 
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_a_greedy_draft_is_how_the_model_continues(k):
-    draft = drafter().propose(PROMPT, k)
+    draft = finished(drafter().propose(PROMPT, k))
     assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == (continued(PROMPT, k), None, "model")
 
 
-def test_it_is_ready_after_its_first_reading_until_too_much_is_unread():
+def test_it_reads_in_steps_at_first_and_where_too_much_is_unread():
+    """The steps before the first token is queued: the place it reads from, and that after each chunk."""
+
+    def reads(context):
+        steps = list(found.propose(context, 1))
+        assert steps.pop() is None
+        return steps
+
     found = ModelDrafter(CachedModel(NETWORK, "draft"), V, greedy(V))
-    assert not found.ready(PROMPT)
-    list(found.prefill(PROMPT))
-    assert found.ready(PROMPT)
-    assert found.ready([*PROMPT, *[3] * (MAX_UNREAD - 1)]) and not found.ready([*PROMPT, *[3] * MAX_UNREAD])
+    assert reads(PROMPT) == [0, len(PROMPT) - 1]
+    assert reads(PROMPT) == []
+    few = [*PROMPT, *[3] * (MAX_UNREAD - 1)]
+    assert reads(few) == []
+    many = [*few, *[3] * (MAX_UNREAD + 1)]
+    assert reads(many) == [len(few), len(many) - 1]
 
 
 @pytest.mark.parametrize("width", [200, 300])
@@ -52,9 +60,11 @@ def test_a_draft_of_another_width_draws_only_what_the_target_has(width):
     vocab_size = 230
     assert max(PROMPT) == 200  # the narrower draft has no embedding for it
     network = tiny_network(TINY | {"vocab_size": width}, seed=5)
-    assert drafter(network, vocab_size).propose(PROMPT, 3).tokens.tolist() == continued(PROMPT, 3, network, vocab_size)
+    assert finished(drafter(network, vocab_size).propose(PROMPT, 3)).tokens.tolist() == continued(
+        PROMPT, 3, network, vocab_size
+    )
     rule = make_rule("block", Sampler(Sampling(1.0), 3, PROMPT, vocab_size))
-    draft = drafter(network, vocab_size, rule).propose(PROMPT, 3)
+    draft = finished(drafter(network, vocab_size, rule).propose(PROMPT, 3))
     q = np.exp(np.array(draft.log_q))
     assert q.shape == (3, vocab_size)
     np.testing.assert_allclose(q.sum(-1), 1, atol=1e-4)
@@ -63,7 +73,7 @@ def test_a_draft_of_another_width_draws_only_what_the_target_has(width):
 
 def test_q_is_the_law_that_each_token_was_drawn_from():
     rule = make_rule("token", Sampler(Sampling(0.7), 3, PROMPT, V))
-    draft = drafter(rule=rule).propose(PROMPT, 3)
+    draft = finished(drafter(rule=rule).propose(PROMPT, 3))
     ids = list(PROMPT)
     for row, token in zip(np.array(draft.log_q), draft.tokens.tolist(), strict=True):
         logits = np.array(NETWORK(mx.array([ids]))[0, -1]) / 0.7
@@ -76,7 +86,7 @@ def test_under_coupled_each_token_is_drawn_with_the_noise_of_its_own_position():
     """The draft is the target itself: with the same noise each of its tokens is accepted."""
     for seed in range(4):
         rule = make_rule("coupled", Sampler(Sampling(1.0), seed, PROMPT, V))
-        draft = drafter(rule=rule).propose(PROMPT, 4)
+        draft = finished(drafter(rule=rule).propose(PROMPT, 4))
         logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
         assert int(rule.judge(draft, logits, len(PROMPT)).accepted) == 4
 
@@ -89,7 +99,7 @@ def test_penalties_of_a_draft_count_its_own_tokens(rule, temperature):
         bias = tuple((token, 1e4) for token in sayable)
         sampling = Sampling(temperature, presence_penalty=1e3, logit_bias=bias)
         rule_of = make_rule(rule, Sampler(sampling, seed, PROMPT, V))
-        draft = drafter(rule=rule_of).propose(PROMPT, 4)
+        draft = finished(drafter(rule=rule_of).propose(PROMPT, 4))
         assert len({*draft.tokens.tolist()} & {*sayable}) == 4
         logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
         assert int(rule_of.judge(draft, logits, len(PROMPT)).accepted) == 4

@@ -7,14 +7,15 @@ import pytest
 from fakes.models import tiny_network
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft_length.adaptive import Fixed
-from specdec_cli.engine.drafters.auto import NgramDrafter
+from specdec_cli.engine.drafters.base import finished
+from specdec_cli.engine.drafters.drafters import Drafters
+from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy
 
 
 def proposal(context, k):
-    return NgramDrafter().propose(context, k).tokens.tolist()
+    return finished(LookupDrafter().propose(context, k)).tokens.tolist()
 
 
 def test_the_longest_match_wins_and_a_later_occurrence_counts():
@@ -31,6 +32,8 @@ def test_text_that_repeats_is_drafted_from_itself_and_stays_the_targets_own(k):
     expected = [t for r in baseline(network, prompt, 60, frozenset(), clock) for t in r.emitted]
     context = list(prompt)
     target = CachedModel(network, "target")
-    rounds = list(decode(target, NgramDrafter(), greedy(target.vocab_size), Fixed(k), context, 60, frozenset(), clock))
+    rounds = list(
+        decode(target, Drafters(None, k, LookupDrafter()), greedy(target.vocab_size), context, 60, frozenset(), clock)
+    )
     assert context == prompt + expected
     assert sum(len(round.draft) for round in rounds) > 0

@@ -6,7 +6,7 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from fakes.drafting import drafter_of
+from fakes.drafting import drafters_of
 from fakes.models import tiny_network
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.model import CachedModel
@@ -22,9 +22,9 @@ def rounds(k, temperature, logprobs, name="model"):
     target, draft = CachedModel(NETWORK, "t"), CachedModel(OTHER, "d")
     sampler = Sampler(Sampling(temperature, repetition_penalty=1.2), 3, PROMPT, target.vocab_size)
     rule = make_rule("coupled", sampler)
-    drafter, length = drafter_of(name, target, draft, rule, k)
+    drafters = drafters_of(name, target, draft, rule, k)
     context = list(PROMPT)
-    found = decode(target, drafter, rule, length, context, 30, frozenset(), time.perf_counter, logprobs=logprobs)
+    found = decode(target, drafters, rule, context, 30, frozenset(), time.perf_counter, logprobs=logprobs)
     return list(found), context
 
 

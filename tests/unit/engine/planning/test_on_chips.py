@@ -1,11 +1,11 @@
 """Adaptive K on simulated chips, calm and disturbed: how near it comes to the best fixed K, and to plain decoding.
 
-`against_best` is seconds of the best K of 0 … 16 with hindsight over seconds of `Adaptive`, `against_plain` likewise
+`against_best` is seconds of the best K of 0 … 16 with hindsight over seconds of `-k auto`, `against_plain` likewise
 with K = 0; both for whole replies, summed over seeds. `cold`: nothing was measured, costs are assumed by the chip.
 `warm`: an earlier process wrote its record after four replies. `one_shots`: one process a reply, each from the
 record of the one before, and nothing known at first. Plays are seeded: a failure is a change, never chance.
 The bounds are what was reached, not what was hoped for: 3 % of the best K is the goal and is missed in places. Here the
-draft model is alone; copied text is lookups' (`drafters/test_copying_on_chips.py`).
+draft model is alone; copied text is lookups' (`drafters/test_lookup.py`).
 """
 
 import json
@@ -16,7 +16,7 @@ import pytest
 
 from fakes.chips import busy, calm, cases, cold_start, outliers, restless
 from fakes.machine import CODE, HOSTILE, PROSE, play
-from specdec_cli.engine.draft_length.adaptive import Adaptive, Fixed
+from specdec_cli.engine.planning.history import History
 
 pytestmark = pytest.mark.slow  # simulations
 
@@ -41,15 +41,13 @@ disturbances = pytest.mark.parametrize("disturbed", WEAKEST_PLAIN, ids=lambda on
 def fixed_seconds(case, text, tokens, disturbed):
     """Seconds of every K, over all seeds."""
     seeds = SEEDS[tokens]
-    return {
-        k: sum(play(case.machine, text, Fixed(k), tokens, s, disturbed=disturbed).seconds for s in seeds) for k in KS
-    }
+    return {k: sum(play(case.machine, text, k, tokens, s, disturbed=disturbed).seconds for s in seeds) for k in KS}
 
 
 @cache
 def written(case):
     """What a process leaves behind after four replies."""
-    length = Adaptive(case.assumed)
+    length = History(case.assumed)
     for i, text in enumerate((PROSE, CODE, HOSTILE, CODE)):
         length.begin(300, 64)
         play(case.machine, text, length, 300, 900 + i)
@@ -58,12 +56,12 @@ def written(case):
 
 @cache
 def seconds(case, text, tokens, disturbed, warm):
-    """Seconds of `Adaptive`, over all seeds."""
+    """Seconds of `-k auto`, over all seeds."""
     took = 0.0
     for seed in SEEDS[tokens]:
-        length = Adaptive(case.assumed)
+        length = History(case.assumed)
         if warm:
-            length = Adaptive.from_dict(json.loads(written(case)), 1e9 + 60)
+            length = History.from_dict(json.loads(written(case)), 1e9 + 60)
         length.begin(tokens, 64)
         took += play(case.machine, text, length, tokens, seed, disturbed=disturbed).seconds
     return took
@@ -83,14 +81,14 @@ def mean_against_best(chosen, tokens, disturbed=calm, warm=False):
 
 
 def one_shots(case, text, tokens, processes=16, kept=lambda values: values):
-    """(plain, best K) seconds over those of `Adaptive`."""
-    length, took, fixed = Adaptive(case.assumed), 0.0, dict.fromkeys(KS, 0.0)
+    """(plain, best K) seconds over those of `-k auto`."""
+    length, took, fixed = History(case.assumed), 0.0, dict.fromkeys(KS, 0.0)
     for seed in range(processes):
         length.begin(tokens, 64)
         took += play(case.machine, text, length, tokens, seed).seconds
         for k in KS:
-            fixed[k] += play(case.machine, text, Fixed(k), tokens, seed).seconds
-        length = Adaptive.from_dict(kept(json.loads(json.dumps(length.to_dict(1e9)))), 1e9 + 60)
+            fixed[k] += play(case.machine, text, k, tokens, seed).seconds
+        length = History.from_dict(kept(json.loads(json.dumps(length.to_dict(1e9)))), 1e9 + 60)
     return fixed[0] / took, min(fixed.values()) / took
 
 

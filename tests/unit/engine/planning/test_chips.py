@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_cli.core.gain import interpolate
-from specdec_cli.engine.draft_length.chips import LAUNCH_SHARE, TILE_ROWS, Chip, chip_of, draft_step
+from specdec_cli.engine.planning.chips import LAUNCH_SHARE, TILE_ROWS, Chip, chip_of, draft_step
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.engine.draft_length.rates import SHORTEST_MATCH, Acceptance, LookupAcceptance
+from specdec_cli.engine.planning.rates import SHORTEST_MATCH, Acceptance, LookupAcceptance
 
 
 def observed(rounds, k, accepted, acceptance=None):

@@ -1,0 +1,82 @@
+"""The text itself or the model: never a different word, and the cheaper tokens."""
+
+import pytest
+
+from specdec_cli.core.events import Round
+from specdec_cli.core.kinds import LOOKUP
+from specdec_cli.engine.drafters.lookup import LookupDrafter
+from specdec_cli.engine.planning.costs import Costs
+from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.policy import Situation, plan
+from specdec_cli.engine.planning.rates import MAX_LOOKUP, LookupAcceptance
+
+
+def lookup_k(history, rates):
+    """K of a lookup with these rates where there is no network."""
+    return plan(history.situation(Situation(MAX_LOOKUP, source=LOOKUP.name, lookup=tuple(rates)))).k
+
+
+def seen(history, rounds=6):
+    """Plain rounds of a second."""
+    for index in range(rounds):
+        history.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 1.0), queued=index > 0, followed=True)
+    return history
+
+
+def begun(costs):
+    history = History(costs, 0)
+    history.begin(1000, 100)
+    return history
+
+
+def test_a_lookup_drafts_only_where_its_tokens_cost_less_than_a_plain_step():
+    history = begun(Costs({2: 1.9, 9: 8.2}, {1: 0.1}))
+    assert lookup_k(history, [0.99] * MAX_LOOKUP) == 0  # nothing measured yet
+    seen(history)
+    assert lookup_k(history, [0.5] * MAX_LOOKUP) == 0
+    assert lookup_k(history, [0.99] * MAX_LOOKUP) > 0
+
+
+def test_on_an_unknown_machine_a_lookup_is_at_most_twice_as_long_as_what_was_verified():
+    """A pass of 32 rows may take a second; what sixteen take tells first."""
+    history, found = seen(begun(Costs.of_ratio(0.1, 0.001))), []
+    for index in range(6):
+        found.append(k := lookup_k(history, [0.99] * MAX_LOOKUP))
+        history.observe(Round(index, "ngram", tuple(range(k)), k, 7, tuple(range(k + 1)), 0.0, 1.0 + 0.001 * k))
+    assert found == [2, 4, 8, 16, MAX_LOOKUP, MAX_LOOKUP]
+
+
+@pytest.mark.parametrize(
+    ("drafted", "looked_up", "k"),
+    [
+        ([0.99] * 4, [0.5] * 4, 0),  # the model's are nearly always accepted
+        ([0.01] * 4, [0.5] * 4, 4),  # hardly ever
+        ([0.01] * 4, [], 0),
+        ([0.01] * 4, [0.9] * 9, 4),  # never longer than K
+        ([0.99] * 4, [1.0] * 2, 0),  # two certain tokens yield less than four likely ones
+    ],
+)
+def test_under_a_fixed_k_a_lookup_takes_the_round_where_it_should_yield_more(drafted, looked_up, k):
+    chosen = plan(
+        Situation(30, k=4, network="model", rates=tuple(drafted), source=LOOKUP.name, lookup=tuple(looked_up))
+    )
+    assert (chosen.drafter, chosen.k) == ((LOOKUP.name, k) if k else ("model", 4))
+
+
+PERIOD = [5, 6, 7, 8, 9, 10]
+
+
+def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_whoever_drafted_it():
+    lookups, context = LookupAcceptance(), PERIOD * 2
+    drafter, before = LookupDrafter(rates=lookups), lookups.rates(20, 1)[0]
+    for _ in range(40):
+        context.append(PERIOD[len(context) % len(PERIOD)])
+        drafter.commit(context)
+    assert lookups.rates(20, 1)[0] > 0.95 > before
+    mistaken, context = LookupAcceptance(), PERIOD * 2
+    drafter = LookupDrafter(rates=mistaken)
+    for index in range(40):
+        # After 5 6 7 comes another token each time.
+        context += [5, 6, 7, 100 + index]
+        drafter.commit(context)
+    assert mistaken.rates(3, 1)[0] < 0.1
