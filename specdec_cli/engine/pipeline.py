@@ -149,7 +149,8 @@ class Pipeline:
         proposed = self._next
         if proposed is None or not proposed.plan.k or self._cancelled():
             return
-        began, tokens, first = self._clock(), len(self._context), proposed.begin()
+        began = ended = self._clock()
+        tokens, first = len(self._context), proposed.begin()
         before = first
         while before is not None:
             if self._cancelled():

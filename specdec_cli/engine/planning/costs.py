@@ -116,8 +116,11 @@ class SizeCosts:
         return max(measured, LEAST_STEPS) / max(assumed, LEAST_STEPS)
 
     def table(self, plain_seconds: float) -> list[float]:
-        """Plain steps of every size."""
-        return [self.steps(n, plain_seconds) if n else shape for n, shape in enumerate(self.shape)]
+        """Plain steps of every size; what was measured more than once needs no assumption any more."""
+        return [
+            self.medians[n] / plain_seconds if self.count(n) > 1 else self.steps(n, plain_seconds) if n else shape
+            for n, shape in enumerate(self.shape)
+        ]
 
 
 class RoundCosts:

@@ -129,7 +129,7 @@ class History:
 
     def follow(self, plan: Plan) -> None:
         """`plan` is carried out."""
-        self.spell = plan.spell
+        self.spell = plan.spell or self.spell
         if plan.release:  # the draft gives its memory back, and will have to read everything again
             self._released, self._unread = True, self._context
 

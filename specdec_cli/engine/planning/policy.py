@@ -116,12 +116,12 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next round: `drafter` proposes at most `k` tokens. `spell` goes on from it; `release`: the draft is idle."""
+    """The next round: `drafter` proposes at most `k` tokens. `spell`: one that begins or ends; `release`: the draft rests."""
 
     drafter: str = NONE.name
     k: int = 0
     reason: str = ""
-    spell: Spell = Spell()
+    spell: Spell | None = None
     release: bool = False
 
 
@@ -158,9 +158,9 @@ def plan(situation: Situation) -> Plan:
     """The next round. Law: equal situations have equal plans."""
     s = situation
     if s.first and s.k is not None:
-        return Plan(spell=s.spell)  # the first word does not wait for the draft
+        return Plan()  # the first word does not wait for the draft
     if s.forced and s.most:
-        return Plan(FORCED.name, min(s.forced, s.most), spell=s.spell)
+        return Plan(FORCED.name, min(s.forced, s.most))
     chosen = plan_fixed(s, s.k) if s.k is not None else plan_auto(s)
     return replace(chosen, k=min(chosen.k, s.most)) if s.most else replace(chosen, drafter=NONE.name, k=0)
 
@@ -176,16 +176,17 @@ def plan_fixed(s: Situation, k: int) -> Plan:
 def plan_auto(s: Situation) -> Plan:
     """A prediction at once; else the network or a lookup, whose token costs least, or neither."""
     if s.predicted:
-        return Plan(s.source, s.predicted, found_reason(s), s.spell)
-    drafted = plan_network(s) if s.rates else Plan(spell=s.spell)
-    trying = drafted.spell.drafts and drafted.spell.rounds < TRIED_ROUNDS
+        return Plan(s.source, s.predicted, found_reason(s))
+    drafted = plan_network(s) if s.rates else Plan()
+    spell = drafted.spell or s.spell
+    trying = spell.drafts and spell.rounds < TRIED_ROUNDS
     if not s.lookup or trying or not (s.ready or drafted.k):
         return drafted  # nothing is looked up while drafting is tried, or nothing would be learned
     tokens = expected_tokens(s.lookup)
     price, k = min((s.passes[k] / found, k) for k, found in enumerate(tokens))
     if not k or price >= (cheapest(s.steps, s.rates).price if drafted.k else 1.0):
         return drafted
-    return Plan(s.source, k, found_reason(s), s.spell)
+    return Plan(s.source, k, found_reason(s))
 
 
 def found_reason(s: Situation) -> str:
@@ -197,7 +198,7 @@ def plan_network(s: Situation) -> Plan:
     best = cheapest(s.steps, s.rates)
     chosen = _go_on(s, best) if s.spell.drafts else _begin(s, best)
     if s.first and chosen.k and (s.cold or s.reading > 1 - best.price):
-        return Plan(reason=chosen.reason, spell=s.spell)  # the first word would wait for longer than it saves
+        return Plan(reason=chosen.reason)  # the first word would wait for longer than it saves
     return replace(chosen, k=min(chosen.k, COLD_K)) if s.cold else chosen
 
 
@@ -205,7 +206,7 @@ def _begin(s: Situation, best: Choice) -> Plan:
     """The first round of a spell where it is worth its price, else a plain one."""
     spell, untried = s.spell, s.spell.since == inf
     hoped = cheapest(s.steps, [HOPED_RATE] * (len(s.steps) - 1)).price
-    waiting = Plan(reason=UNTRIED if untried else "drafting did not pay", spell=spell, release=spell.wait >= LAST_WAIT)
+    waiting = Plan(reason=UNTRIED if untried else "drafting did not pay", release=spell.wait >= LAST_WAIT)
     if spell.since < spell.wait:
         return waiting
     if hoped >= 1:
@@ -231,13 +232,13 @@ def _go_on(s: Situation, best: Choice) -> Plan:
     if spell.rounds < TRIED_ROUNDS and spell.left:
         first = cheapest(s.steps, s.rates, spell.left)
         if first.steps - 1 <= spell.left:
-            return Plan(s.network, first.k, "trying whether drafting pays", spell)
+            return Plan(s.network, first.k, "trying whether drafting pays")
     if best.price >= 1 and (not spell.left or cheapest(s.steps, s.hoped).price >= 1):
         ended = replace(spell, drafts=False, since=0.0, fails=0 if spell.lost < 0 else spell.fails + 1)
         return Plan(reason=f"drafting did not pay: {best.summary}", spell=ended, release=ended.wait >= LAST_WAIT)
     if not s.ready and spell.plain < MEASURING_ROUNDS and best.price > exp(-s.doubt):
-        return Plan(reason="measuring a plain step", spell=spell)
+        return Plan(reason="measuring a plain step")
     if s.reading > 1 and (1 - best.price) * s.coming < 2 * s.reading:
         reason = f"short answer: reading {s.unread} tokens would cost the draft {s.reading:.0f} plain steps"
-        return Plan(reason=reason, spell=spell)
-    return Plan(s.network, best.k, best.summary, spell)
+        return Plan(reason=reason)
+    return Plan(s.network, best.k, best.summary)

@@ -50,10 +50,9 @@ def test_a_second_reply_starts_where_the_first_ended():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], History()
     first = adaptive(machine, CODE, 500, 1, length=length).ks
     second = adaptive(machine, CODE, 500, 2, length=length).ks
-    assert first[0] == 0 and max(first[1:4]) <= 2 and min(second[:6]) >= 1 and max(second[:6]) >= 2
+    assert first[0] == 0 and max(first[1:4]) <= 2 and min(second[1:6]) >= 2
     adaptive(machine, HOSTILE, 500, 3, length=length)
     assert not length.spell.drafts and length.spell.fails > 1
-    assert set(adaptive(machine, HOSTILE, FIRST_WAIT, 4, length=length).ks) == {0}
 
 
 @pytest.mark.parametrize("told", [True, False])
