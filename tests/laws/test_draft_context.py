@@ -30,7 +30,13 @@ KINDS = {
 }
 # Each kind as the draft of a plain target, and as the target of a plain draft.
 PAIRS = [("plain", kind) for kind in KINDS] + [(kind, "plain") for kind in KINDS if kind != "plain"]
-SLOW = [pytest.param(*pair, n, marks=pytest.mark.slow) for pair in PAIRS for n in (8, 33)]
+FEW = [("plain", "plain", 9), ("plain", "window", 8), ("recurrent", "plain", 33)]
+FULL = [(*pair, n) for pair in PAIRS for n in (8, 33) if (*pair, n) not in FEW]
+TIERED = [
+    pytest.param(*case, marks=mark)
+    for cases, mark in ((FEW, pytest.mark.slow), (FULL, pytest.mark.full))
+    for case in cases
+]
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +89,7 @@ def soak(pair, held):
     return accepted, rejected
 
 
-@pytest.mark.parametrize(("target", "draft", "n"), [pytest.param("plain", "plain", 9, marks=pytest.mark.slow), *SLOW])
+@pytest.mark.parametrize(("target", "draft", "n"), TIERED)
 def test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding(target, draft, n, tmp_path):
     target_network, draft_network = networks(KINDS[target])[0], networks(KINDS[draft])[1]
     slot = Slot(CachedModel(target_network, "t"), CachedModel(draft_network, "d", recent=n))
@@ -96,8 +102,7 @@ def test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding(target, 
     assert rejected > TURNS and (accepted > TURNS or target != draft)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [8, 33])
+@pytest.mark.parametrize("n", [pytest.param(8, marks=pytest.mark.slow), pytest.param(33, marks=pytest.mark.full)])
 def test_fifty_turns_with_a_head_of_the_last_tokens_are_plain_decoding(n, tmp_path):
     target = tiny_target("qwen3_5")
     slot = Slot(target, cached_head(target, agreeing_head(target), recent=n))
@@ -151,7 +156,7 @@ class Counted:
         return getattr(self._module, name)
 
 
-MORE = [pytest.param(*more, marks=pytest.mark.slow) for more in (("plain", 33), ("window", 33), ("recurrent", 12))]
+MORE = [pytest.param(*more, marks=pytest.mark.full) for more in (("plain", 33), ("window", 33), ("recurrent", 12))]
 
 
 @pytest.mark.parametrize(("draft", "n"), [("window", 12), *MORE])

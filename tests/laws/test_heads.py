@@ -133,11 +133,9 @@ BROKEN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("swapped ratio", marks=pytest.mark.slow), pytest.param("shared noise", marks=pytest.mark.full)],
-)
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_known_mistake_is_noticed_in_what_a_head_drafted(name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):
