@@ -1,6 +1,6 @@
 """Never slower: specdec against mlx-lm and against itself, `python tests/benchmarks/speed.py --pair FOLDER`.
 
-FOLDER holds `target` and `draft` as `inflate.py --out FOLDER` writes them; without it the demo pair decodes. Every
+FOLDER holds `target` and `draft`; without it the demo pair decodes. Every
 prompt is answered in every way before the next one, in an order that turns, in one process; the prompt is the unit.
 Seconds are those of the whole answer: both models' reading of the prompt and every token. Greedy answers must be equal
 token for token, or the run stops. On a CPU preload a real BLAS. `--clock cpu` counts processor time, which a machine

@@ -19,7 +19,6 @@ from fakes.planted import (
 )
 from specdec_cli.audit.audit import AuditPlan, measure, run_audit
 from specdec_cli.audit.prompts import AuditPrompt
-from specdec_cli.audit.rounding import READINGS
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import Request
 from specdec_cli.engine.baseline import KnownText, Position
@@ -29,7 +28,6 @@ FEW = (AuditPrompt("code", "def f("), AuditPrompt("list", "1."))
 # 72 changes in passes without a rollback: they are evidence from 64 on.
 ENOUGH = (FEW[0], AuditPrompt("prose", "Every evening"), FEW[1])
 SIZE = 0.5
-ROLLED_BACK = ", ".join(name for name in READINGS.values() if name.startswith("after"))
 # (type, bits of the weights, gain of the logits)
 BFLOAT16, FOUR_BITS, FLOAT16 = ("bfloat16", None, 2.2), ("bfloat16", 4, 1.0), ("float16", None, 1.0)
 PRECISIONS = [pytest.param(one, marks=pytest.mark.slow) for one in (FOUR_BITS, BFLOAT16, FLOAT16)]

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from fakes.failing import MEMORY, SCREEN, FailingDevice
-from fakes.models import TINY, tiny_folder
 from fakes.terminal import Terminal
 from fakes.ui_script import script
 from specdec_cli.cli.run import read_prompt, show_events
@@ -18,12 +17,6 @@ from specdec_cli.ui.terminal import visible
 
 def run_on(home, *arguments, **environment):
     return Terminal(home, "run", "--raw", *arguments, **environment)
-
-
-@pytest.fixture(scope="module")
-def long_folder(tmp_path_factory):
-    config = TINY | {"max_position_embeddings": 100_000}
-    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
 
 
 @pytest.mark.slow

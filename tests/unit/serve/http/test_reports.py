@@ -108,9 +108,6 @@ def turn(one, result="5", **said):
     ]
 
 
-ITEMS = TOOLS_TEMPLATE.replace("(tool_call.arguments | tojson)", "(tool_call.arguments.items() | list | tojson)")
-
-
 CONCAT = TOOLS_TEMPLATE.replace("(tool_call.arguments | tojson)", "tool_call.arguments")
 
 
