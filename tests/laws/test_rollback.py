@@ -163,7 +163,7 @@ def _short_chunks(monkeypatch):
     monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 7)
 
 
-QUICK = ("KVCache", "ArraysCache", "ChunkedKVCache")
+QUICK = ("KVCache", "ArraysCache")
 EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
 
 
@@ -175,7 +175,7 @@ def test_any_history_gives_the_logits_of_a_fresh_computation(kind):
 @pytest.mark.parametrize(
     ("kind", "recent"),
     [
-        *(pytest.param(kind, 8, marks=() if kind in QUICK else pytest.mark.full) for kind in KINDS),
+        *(pytest.param(kind, 8, marks=() if kind == "KVCache" else pytest.mark.full) for kind in KINDS),
         *(pytest.param(kind, 33, marks=pytest.mark.full) for kind in KINDS),
     ],
 )

@@ -30,7 +30,7 @@ def held(pair, requests, budget_bytes, kind_system=60):
 @pytest.mark.parametrize(
     ("kind", "requests"),
     [
-        ("plain", 20),
+        pytest.param("plain", 20, marks=pytest.mark.slow),
         pytest.param("recurrent", 40, marks=pytest.mark.slow),
         *(pytest.param(kind, 300, marks=pytest.mark.full) for kind in ("plain", "window", "recurrent")),
     ],
@@ -50,6 +50,7 @@ def test_memory_is_flat_over_many_requests(tmp_path, kind, requests):
     assert max(last) <= max(half) + budget // 5
 
 
+@pytest.mark.slow
 def test_without_a_budget_it_grows(tmp_path):
     """Negative control: the same requests with a budget that nothing reaches."""
     found = held(tiny_loaded(tmp_path), 16, 1 << 40)

@@ -116,9 +116,9 @@ def test_adaptive_k_changes_no_token(tiny_pair, drafter):
     session = open_session(Pair("tiny", *map(str, tiny_pair)))
     prompt = session.raw_tokens("hello hello hello")
     for more in ({}, {"sampling": {"temperature": 0.9}, "seed": 5}):
-        plain = [*session.reply(prompt, Request(max_tokens=150, k=0, **more))][-1]
+        plain = [*session.reply(prompt, Request(max_tokens=80, k=0, **more))][-1]
         for _ in range(2):
-            start, *_, auto = session.reply(prompt, Request(max_tokens=150, k="auto", drafter=drafter, **more))
+            start, *_, auto = session.reply(prompt, Request(max_tokens=80, k="auto", drafter=drafter, **more))
             assert (start.k, auto.tokens) == ("auto", plain.tokens)
 
 
