@@ -36,8 +36,13 @@ def plain_tokens(session, ids, request):
     return tuple(tokens[:-1] if tokens[-1] in session.pair.tokenizer.stop_tokens else tokens)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("how", [GREEDY, COUPLED], ids=["greedy", "coupled"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(COUPLED, id="coupled", marks=pytest.mark.slow),
+        pytest.param(GREEDY, id="greedy", marks=pytest.mark.full),
+    ],
+)
 def test_every_turn_equals_a_fresh_run_with_the_draft_switched_off_and_on(pair, how):
     session = recorded(*pair)
     talk, _, _ = chat_with(session, **how)

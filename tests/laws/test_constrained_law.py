@@ -10,7 +10,7 @@ import pytest
 
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
+from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.draft_length.adaptive import Fixed
 from specdec_cli.engine.drafters.auto import ConstrainedDrafter
@@ -111,8 +111,8 @@ def pair():
     return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=1, noise=0.1)
 
 
-def texts_of(rule, sampling, sampler=Sampler, constraint=Table):
-    """[N, K + 2]: an answer for each noise, under a constraint of its own."""
+def texts_of(rule, sampling, sampler=Sampler, constraint=Table, n=N):
+    """[n, K + 2]: an answer for each noise, under a constraint of its own."""
     target, draft = (CachedModel(network, "model") for network in pair())
 
     def begin(noise, context):
@@ -121,16 +121,21 @@ def texts_of(rule, sampling, sampler=Sampler, constraint=Table):
         drafter = ConstrainedDrafter(ModelDrafter(draft, V, made), Fixed(K), table)
         return drafter, made, drafter.length(Fixed(K))
 
-    return answers(target, begin, N)[0]
+    return answers(target, begin, n)[0]
 
 
 def assert_masked_law(texts, sampling):
     assert_follows(tuple(map(Masked, pair())), PROMPT, texts, sampling)
 
 
-@pytest.mark.parametrize(
-    ("rule", "sampling"), [*TIERED, pytest.param("token", Sampling(1.5, top_p=0.7), marks=pytest.mark.full)]
-)
+@pytest.mark.slow
+def test_a_few_answers_follow_the_masked_target():
+    """N = 120 answers of 4 tokens, K = 2."""
+    assert_masked_law(texts_of("block", Sampling(1.0), n=120), Sampling(1.0))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("rule", "sampling"), [*CASES, ("token", Sampling(1.5, top_p=0.7))])
 def test_answers_follow_the_masked_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2."""
     assert_masked_law(texts_of(rule, sampling), sampling)

@@ -31,7 +31,7 @@ def held(pair, requests, budget_bytes, kind_system=60):
     ("kind", "requests"),
     [
         pytest.param("plain", 20, marks=pytest.mark.slow),
-        pytest.param("recurrent", 40, marks=pytest.mark.slow),
+        pytest.param("recurrent", 40, marks=pytest.mark.full),
         *(pytest.param(kind, 300, marks=pytest.mark.full) for kind in ("plain", "window", "recurrent")),
     ],
 )
@@ -79,9 +79,7 @@ def test_idle_models_take_no_memory(tmp_path):
     desk.close()
 
 
-@pytest.mark.parametrize(
-    "kind", ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("window", "recurrent"))]
-)
+@pytest.mark.parametrize("kind", ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("recurrent",))])
 def test_accounted_bytes_are_those_that_mlx_holds(tmp_path, kind):
     """What twelve conversations add to mlx's memory is what the slots say, within a fifth."""
     pair = tiny_loaded(tmp_path, kind)

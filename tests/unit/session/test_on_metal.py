@@ -20,7 +20,7 @@ PAIRS = [
     for step in (0.07, 0.15, 0.3)
 ]
 NEVER = -1e9
-KINDS = [(4, 48, "model"), pytest.param(("auto", 128, "auto"), marks=pytest.mark.slow)]
+KINDS = [pytest.param((4, 48, "model"), marks=pytest.mark.full), ("auto", 128, "auto")]
 
 
 def driven(fake, pair):
