@@ -164,7 +164,12 @@ def _short_chunks(monkeypatch):
 
 
 QUICK = ("KVCache", "ArraysCache")
-EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+# Plain caches once more.
+MORE = ("CacheList of KVCaches", "shared KV")
+EACH = [
+    pytest.param(kind, marks=() if kind in QUICK else pytest.mark.full if kind in MORE else pytest.mark.slow)
+    for kind in KINDS
+]
 
 
 @pytest.mark.parametrize("kind", EACH)
