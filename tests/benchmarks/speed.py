@@ -11,16 +11,16 @@ import argparse
 import os
 import sys
 import time
+from itertools import cycle, islice
 from pathlib import Path
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
 
 import mlx.core as mx
-from draft_context import code
 from mlx_lm.generate import generate_step, speculative_generate_step
 from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
-from texts import KINDS, of_kind
+from texts import HELD_OUT, KINDS, library_text, of_kind
 
 from specdec_cli.core.kinds import drafting
 from specdec_cli.engine.decode import decode, rounds_of
@@ -36,6 +36,12 @@ from specdec_cli.session.drafting import DraftController
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 NOWHERE = [10**9]  # a context that shares nothing with any other
+
+
+def code(place, tokens, encode):
+    """A held-out module from some line on, and those after it, until there are enough tokens."""
+    names = islice(cycle(HELD_OUT), place, place + len(HELD_OUT))
+    return encode("\n".join(library_text(name) for name in names)[: 8 * tokens])[:tokens]
 
 
 class Pair:

@@ -1,16 +1,14 @@
-"""What is installed is what was tested: the wheel, alone in an empty environment."""
+"""What a wheel holds. That it answers in an empty environment is decided by .ci/run and .github/scripts/wheel.sh."""
 
 import os
-import site
 import subprocess
 import sys
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # builds a wheel and an environment
+pytestmark = pytest.mark.slow  # builds a wheel
 
 ROOT = Path(__file__).parents[2]
 
@@ -57,21 +55,3 @@ def test_the_wheel_is_hardly_more_than_the_demo_weights_which_are_half_precision
     """8 bits would halve it, and change 97 of 512 tokens of the demo target's own answers."""
     weights = [path.stat().st_size for path in (ROOT / "specdec_cli/demo").glob("*/model.safetensors")]
     assert wheel.stat().st_size < sum(weights)
-
-
-def test_the_installed_wheel_answers(wheel, tmp_path):
-    """Nothing but the wheel is installed; a path file lends its dependencies, so that the test stays offline."""
-    venv.create(tmp_path / "env", with_pip=True)
-    python = tmp_path / "env" / "bin" / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", wheel]
-    subprocess.run(install, check=True, capture_output=True)
-    packages = next((tmp_path / "env" / "lib").glob("python*")) / "site-packages"
-    lent = [path for path in site.getsitepackages() if Path(path).is_dir()]
-    (packages / "lent.pth").write_text("\n".join(lent))
-    command = [tmp_path / "env" / "bin" / "specdec", "run", "--raw", "-n", "8", "-q", "def read_lines(path):"]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert done.stdout.strip()
-    where = "import specdec_cli; print(specdec_cli.__file__)"
-    found = subprocess.run([python, "-c", where], check=True, capture_output=True, text=True, cwd=tmp_path)
-    assert str(packages) in found.stdout

@@ -8,7 +8,7 @@ import numpy as np
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.sampling.acceptance import Coupled, DraftToken, Rejection, Verdict
 from specdec_cli.engine.sampling.rejection import Plan, draw_coupled, plan_block, plan_token
-from specdec_cli.engine.sampling.warps import Sampling, draw, log_probs
+from specdec_cli.engine.sampling.warps import draw, log_probs
 
 
 def log(rows):
@@ -74,14 +74,6 @@ class ShrinkingKey(Rejection):
 
     def judge(self, draft, logits, position, uncommitted=NO_TOKENS):
         return super().judge(draft, logits, position + len(draft), uncommitted)
-
-
-class RawDraftLaw(Rejection):
-    """q is the draft's law before temperature and cuts, as in transformers#47932; the draft was drawn after them."""
-
-    def choose(self, logits, position, ahead):
-        log_q = log_probs(logits, self._sampler.sampling)
-        return DraftToken(self._sampler.draw_for_draft(log_q), log_probs(logits, Sampling(1.0)))
 
 
 class StuckNoise(Coupled):

@@ -11,10 +11,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, permutations, product
 from pathlib import Path
-from random import Random
 from typing import Any
-
-import numpy as np
 
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint
@@ -101,19 +98,3 @@ def _orders(value: Any) -> Iterator[Any]:
         yield from (value, int(value))
     else:
         yield value
-
-
-def wander(constraint: Constraint, seed: int, steps: int = 400) -> str | None:
-    """A document drawn byte by byte from what the masks allow; None where it did not end within `steps`."""
-    rng, vocabulary = Random(seed), bytes_vocabulary()
-    matcher, text = vocabulary.matcher(constraint), bytearray()
-    for _ in range(steps):
-        bits = np.unpackbits(matcher.masks([])[0].view(np.uint8), bitorder="little")
-        allowed = np.flatnonzero(bits[:256]).tolist()
-        if any(bits[stop] for stop in vocabulary.stop_tokens) and (not allowed or rng.random() < 0.6):
-            return text.decode()
-        ending = [byte for byte in allowed if chr(byte) in '"}],:']
-        byte = rng.choice(ending if ending and rng.random() < 0.5 else allowed)
-        matcher.advance([byte])
-        text.append(byte)
-    return None

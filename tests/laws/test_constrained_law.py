@@ -10,7 +10,7 @@ import pytest
 
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
+from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
@@ -19,7 +19,7 @@ from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 
-pytestmark = [pytest.mark.timeout(1800), pytest.mark.slow]
+pytestmark = pytest.mark.timeout(1800)
 N, V, STATES = 1000, SMALL["vocab_size"], 5
 ALLOWED = np.random.default_rng(4).random((STATES, V)) < 0.6
 ALLOWED[3] = np.arange(V) == 7  # forced
@@ -106,13 +106,13 @@ class Ahead(Table):
         self.state = (self.state + sum(emitted)) % STATES
 
 
-def pair(seed=1):
-    return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=seed, noise=0.1)
+def pair():
+    return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=1, noise=0.1)
 
 
-def texts_of(rule, sampling, sampler=Sampler, constraint=Table, seed=1, n=N):
-    """[N, K + 2]: an answer for each noise, under a constraint of its own."""
-    target, draft = (CachedModel(network, "model") for network in pair(seed))
+def texts_of(rule, sampling, sampler=Sampler, constraint=Table, n=N):
+    """[n, K + 2]: an answer for each noise, under a constraint of its own."""
+    target, draft = (CachedModel(network, "model") for network in pair())
 
     def begin(noise, context):
         table = constraint()
@@ -122,24 +122,24 @@ def texts_of(rule, sampling, sampler=Sampler, constraint=Table, seed=1, n=N):
     return answers(target, begin, n)[0]
 
 
-def assert_masked_law(texts, sampling, seed=1):
-    assert_follows(tuple(map(Masked, pair(seed))), PROMPT, texts, sampling)
+def assert_masked_law(texts, sampling):
+    assert_follows(tuple(map(Masked, pair())), PROMPT, texts, sampling)
 
 
+@pytest.mark.slow
 def test_a_few_answers_follow_the_masked_target():
     """N = 120 answers of 4 tokens, K = 2."""
     assert_masked_law(texts_of("block", Sampling(1.0), n=120), Sampling(1.0))
 
 
-@pytest.mark.parametrize(
-    ("rule", "sampling"), [*TIERED, pytest.param("token", Sampling(1.5, top_p=0.7), marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("rule", "sampling"), [*CASES, ("token", Sampling(1.5, top_p=0.7))])
 def test_answers_follow_the_masked_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2."""
     assert_masked_law(texts_of(rule, sampling), sampling)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("wrong", "sampling"),
     [

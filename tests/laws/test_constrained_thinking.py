@@ -75,8 +75,13 @@ def test_coupled_text_is_that_of_plain_decoding_with_the_same_noise(networks, vo
     assert emitted(rounds) == expected
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rule", ["token", *(pytest.param(n, marks=SLOW) for n in ("block", "coupled", "match"))])
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param("block", marks=pytest.mark.slow),
+        *(pytest.param(n, marks=pytest.mark.full) for n in ("token", "coupled", "match")),
+    ],
+)
 def test_the_tag_comes_at_every_place_of_a_draft_and_the_answer_keeps_its_shape(networks, vocabularies, rule):
     """Also guards the equality tests: the tag must be accepted inside drafts, and followed by accepted tokens there.
 

@@ -31,7 +31,7 @@ PROMPT, TOKENS, SEEDS = [5, 6, 7, 5, 6], 40, range(20)
 PENALTIES = {"repetition_penalty": 1.2, "presence_penalty": 0.5, "frequency_penalty": 0.3}
 PENALISED = Sampling(0.8, **PENALTIES, logit_bias=((3, 2.0), (9, -4.0)))
 DRAFTING = ["model", "hostile", "ngram"]
-FEW = {("model", 8, "penalised"), ("model", 2, "plain"), ("hostile", 4, "penalised"), ("ngram", 1, "plain")}
+FEW = {("model", 8, "penalised"), ("ngram", 1, "plain")}
 SAMPLINGS = {"plain": Sampling(0.8), "penalised": PENALISED}
 
 

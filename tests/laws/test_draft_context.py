@@ -1,6 +1,6 @@
 """Law: a draft that reads only the end of a context changes no answer, however long the conversation becomes.
 
-Fifty turns of one session, in which messages are answered, retried, taken back and sent anew. Each answer is that of
+Many turns of one session, in which messages are answered, retried, taken back and sent anew. Each answer is that of
 mlx-lm's own plain decoding, greedy and under seeds in turn; drafts are accepted and rejected, and the draft holds no
 more than it may.
 """
@@ -18,7 +18,7 @@ from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
-TURNS, SAID = 50, 12
+MANY, SOME, SAID = 50, 16, 12  # turns in the tier `full` and in `slow`, and tokens of each answer
 NEVER_STOP = tuple((token, -1e9) for token in (0, 1, 2))
 KINDS = {
     "plain": "qwen3",
@@ -30,7 +30,11 @@ KINDS = {
 }
 # Each kind as the draft of a plain target, and as the target of a plain draft.
 PAIRS = [("plain", kind) for kind in KINDS] + [(kind, "plain") for kind in KINDS if kind != "plain"]
-SLOW = [pytest.param(*pair, n, marks=pytest.mark.slow) for pair in PAIRS for n in (8, 33)]
+FEW = [("plain", "plain", 9), ("plain", "window", 8), ("recurrent", "plain", 33)]
+TIERED = [
+    *(pytest.param(*case, SOME, marks=pytest.mark.slow) for case in FEW),
+    *(pytest.param(*pair, n, MANY, marks=pytest.mark.full) for pair in PAIRS for n in (8, 33)),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -49,10 +53,10 @@ def request(turn):
     return Request(max_tokens=SAID, k=(3, 1, 7)[turn % 3], logit_bias=NEVER_STOP, drafter="model", **how)
 
 
-def turns(draw):
+def conversation(draw, turns):
     """Prompts of a conversation: what was said goes on, is asked again, is taken back in part, or begins anew."""
     context, answer = [], []
-    for _ in range(TURNS):
+    for _ in range(turns):
         happened = draw.choice(["goes on"] * 6 + ["retried", "taken back", "anew"])
         message = [draw.randrange(3, 99) for _ in range(draw.choice([1, 5, 20]))]
         if happened == "goes on":
@@ -65,12 +69,12 @@ def turns(draw):
         answer = yield context
 
 
-def soak(pair, held):
-    """(accepted, rejected) of fifty turns; `held(session)` after each is (entries, the most that may be)."""
+def soak(pair, held, turns):
+    """(accepted, rejected) of so many turns; `held(session)` after each is (entries, the most that may be)."""
     session, draw = pair.session(), random.Random(5)
-    prompts, accepted, rejected = turns(draw), 0, 0
+    prompts, accepted, rejected = conversation(draw, turns), 0, 0
     prompt = next(prompts)
-    for turn in range(TURNS):
+    for turn in range(turns):
         rounds = [e.round for e in session.reply(prompt, request(turn)) if isinstance(e, RoundDone)]
         said = [token for round in rounds for token in round.emitted]
         assert said == [step.token for step in session.plain(prompt, request(turn))], turn
@@ -78,13 +82,13 @@ def soak(pair, held):
         rejected += sum(round.rejected is not None for round in rounds)
         entries, most = held(session)
         assert entries <= most, turn
-        if turn < TURNS - 1:
+        if turn < turns - 1:
             prompt = prompts.send(said)
     return accepted, rejected
 
 
-@pytest.mark.parametrize(("target", "draft", "n"), [pytest.param("plain", "plain", 9, marks=pytest.mark.slow), *SLOW])
-def test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding(target, draft, n, tmp_path):
+@pytest.mark.parametrize(("target", "draft", "n", "turns"), TIERED)
+def test_a_conversation_with_a_draft_of_the_last_tokens_is_plain_decoding(target, draft, n, turns, tmp_path):
     target_network, draft_network = networks(KINDS[target])[0], networks(KINDS[draft])[1]
     slot = Slot(CachedModel(target_network, "t"), CachedModel(draft_network, "d", recent=n))
 
@@ -92,13 +96,15 @@ def test_fifty_turns_with_a_draft_of_the_last_tokens_are_plain_decoding(target, 
         draft = session.slot.draft
         return draft.length - draft.origin, 2 * n + MAX_ROWS
 
-    accepted, rejected = soak(loaded(slot, tmp_path), held)
-    assert rejected > TURNS and (accepted > TURNS or target != draft)
+    accepted, rejected = soak(loaded(slot, tmp_path), held, turns)
+    assert rejected > turns and (accepted or target != draft)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("n", [8, 33])
-def test_fifty_turns_with_a_head_of_the_last_tokens_are_plain_decoding(n, tmp_path):
+@pytest.mark.parametrize(
+    ("n", "turns"),
+    [pytest.param(8, SOME, marks=pytest.mark.slow), *(pytest.param(n, MANY, marks=pytest.mark.full) for n in (8, 33))],
+)
+def test_a_conversation_with_a_head_of_the_last_tokens_is_plain_decoding(n, turns, tmp_path):
     target = tiny_target("qwen3_5")
     slot = Slot(target, cached_head(target, agreeing_head(target), recent=n))
 
@@ -106,8 +112,8 @@ def test_fifty_turns_with_a_head_of_the_last_tokens_are_plain_decoding(n, tmp_pa
         keys = session.slot.draft._cache.keys
         return 0 if keys is None else keys.shape[2], 2 * max(n, MAX_ROWS) + 256
 
-    accepted, rejected = soak(loaded(slot, tmp_path), held)
-    assert accepted > TURNS and rejected > TURNS
+    accepted, rejected = soak(loaded(slot, tmp_path), held, turns)
+    assert accepted > turns and rejected > turns
 
 
 @pytest.mark.slow
@@ -123,7 +129,7 @@ def test_bytes_and_reading_are_bounded_however_long_the_context(tmp_path):
         target_network, draft_network = networks("qwen3")
         slot = Slot(CachedModel(target_network, "t"), CachedModel(draft_network, "d", recent=recent))
         session, sizes[recent], read[recent] = loaded(slot, tmp_path).session(), [], []
-        for length in (100, 200, 350, 500):
+        for length in (100, 500):
             events = list(session.reply(prompt[:length], asked))
             sizes[recent].append(session.slot.draft.nbytes)
             (start,) = (e for e in events if isinstance(e, Start))
@@ -151,7 +157,7 @@ class Counted:
         return getattr(self._module, name)
 
 
-MORE = [pytest.param(*more, marks=pytest.mark.slow) for more in (("plain", 33), ("window", 33), ("recurrent", 12))]
+MORE = [pytest.param(*more, marks=pytest.mark.full) for more in (("plain", 33), ("window", 33), ("recurrent", 12))]
 
 
 @pytest.mark.parametrize(("draft", "n"), [("window", 12), *MORE])

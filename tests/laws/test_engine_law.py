@@ -23,7 +23,7 @@ from fakes.broken_rules import (
 )
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
+from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.load import load_network
@@ -70,7 +70,8 @@ def named(rule):
     return lambda sampler: make_rule(rule, sampler)
 
 
-@pytest.mark.parametrize(("rule", "sampling"), TIERED)
+@pytest.mark.full
+@pytest.mark.parametrize(("rule", "sampling"), CASES)
 def test_answers_of_a_random_pair_follow_the_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2."""
     assert_engine_follows(named(rule), sampling)
@@ -96,13 +97,8 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(n, marks=pytest.mark.full if "noise" in n and "stuck" not in n else pytest.mark.slow)
-        for n in BROKEN
-    ],
-)
+@pytest.mark.full
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_known_mistake_is_noticed_in_the_engine_s_answers(name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):
@@ -116,7 +112,7 @@ def assert_engine_follows_demo(rule_for, sampling, n):
     assert_follows(demo_pair(), prompt, texts, sampling, floor=0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_answers_of_the_demo_pair_follow_the_target():
     """N = 250 answers of 4 tokens, K = 2."""
     assert_engine_follows_demo(named("block"), Sampling(1.0, top_p=0.9), 250)

@@ -14,7 +14,7 @@ from fakes.counting import counting_folder, counting_tensors
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
-from laws.seeded_answers import PROMPT, SMALL, TIERED, K, answers
+from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -96,7 +96,7 @@ def test_after_a_rejection_a_head_guesses_as_one_that_read_the_text_anew(pair):
     assert compared
 
 
-def texts_of(rule_for, sampling, n=1000):
+def texts_of(rule_for, sampling, n):
     """(network, [n, K + 2]): an answer for each seed, from one head. Drafts are accepted and rejected."""
     target = CachedModel(tiny_network(SMALL, seed=1), "small")
     head = cached_head(target, agreeing_head(target))
@@ -112,13 +112,20 @@ def texts_of(rule_for, sampling, n=1000):
     return target.network.module, texts
 
 
-def assert_engine_follows(rule_for, sampling):
-    network, texts = texts_of(rule_for, sampling)
+def assert_engine_follows(rule_for, sampling, n=1000):
+    network, texts = texts_of(rule_for, sampling, n)
     assert_follows((network, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
 
 
+@pytest.mark.slow
+def test_a_few_answers_drafted_by_a_head_follow_the_target():
+    """N = 120 answers of 4 tokens, K = 2."""
+    assert_engine_follows(lambda sampler: make_rule("block", sampler), Sampling(1.0), 120)
+
+
+@pytest.mark.full
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(("rule", "sampling"), TIERED)
+@pytest.mark.parametrize(("rule", "sampling"), CASES)
 def test_answers_drafted_by_a_head_follow_the_target(rule, sampling):
     """N = 1000 answers of 4 tokens, K = 2; odds to fail by chance as in `test_engine_law`."""
     assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling)
@@ -133,11 +140,9 @@ BROKEN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param("swapped ratio", marks=pytest.mark.slow), pytest.param("shared noise", marks=pytest.mark.full)],
-)
+@pytest.mark.parametrize("name", BROKEN)
 def test_a_known_mistake_is_noticed_in_what_a_head_drafted(name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):

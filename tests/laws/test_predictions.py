@@ -13,8 +13,12 @@ PROMPT = list(ids(50))
 SAMPLED = {"seed": 11, "sampling": {"temperature": 0.9}}
 # Small letters alone, so that the answer's text becomes the answer's ids again, and a capital is always wrong.
 LETTERS = tuple((token, -1e9) for token in range(259) if not 67 <= token <= 92)
-SLOW = (("ngram", "auto"), ("auto", 4))
-CHOICES = [("ngram", 4), ("auto", "auto"), *(pytest.param(*choice, marks=pytest.mark.slow) for choice in SLOW)]
+FEW = ((("ngram", 4), {}), (("auto", "auto"), SAMPLED))
+EACH = [
+    pytest.param(*who, more, marks=pytest.mark.slow if (who, more) in FEW else pytest.mark.full)
+    for who in (("ngram", 4), ("ngram", "auto"), ("auto", 4), ("auto", "auto"))
+    for more in ({}, SAMPLED)
+]
 
 
 @pytest.fixture(scope="module", params=["plain", pytest.param("recurrent", marks=pytest.mark.slow)])
@@ -29,9 +33,7 @@ def reply(pair, predict="", drafter="ngram", k=4, **more):
     return [event.round for event in events if isinstance(event, RoundDone)], events[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "coupled"])
-@pytest.mark.parametrize(("drafter", "k"), CHOICES)
+@pytest.mark.parametrize(("drafter", "k", "more"), EACH)
 def test_right_wrong_or_empty_the_answer_is_the_same(pair, drafter, k, more):
     _, plain = reply(pair, k=0, **more)
     half = len(plain.text) // 2
@@ -98,7 +100,7 @@ def shuffled(text):
     [
         ("nothing", "auto"),
         pytest.param("a draft that loses", "ngram", marks=pytest.mark.slow),
-        pytest.param("wrong predictions", "auto", marks=pytest.mark.slow),
+        pytest.param("wrong predictions", "auto", marks=pytest.mark.full),
     ],
 )
 def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learned(dear, drafter, before):

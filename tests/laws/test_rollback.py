@@ -163,8 +163,13 @@ def _short_chunks(monkeypatch):
     monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 7)
 
 
-QUICK = ("KVCache", "ArraysCache", "ChunkedKVCache")
-EACH = [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+QUICK = ("KVCache", "ArraysCache")
+# Plain caches once more.
+MORE = ("CacheList of KVCaches", "shared KV")
+EACH = [
+    pytest.param(kind, marks=() if kind in QUICK else pytest.mark.full if kind in MORE else pytest.mark.slow)
+    for kind in KINDS
+]
 
 
 @pytest.mark.parametrize("kind", EACH)
@@ -172,8 +177,13 @@ def test_any_history_gives_the_logits_of_a_fresh_computation(kind):
     histories(kind)
 
 
-@pytest.mark.parametrize("kind", EACH)
-@pytest.mark.parametrize("recent", [8, pytest.param(33, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("kind", "recent"),
+    [
+        *(pytest.param(kind, 8, marks=() if kind == "KVCache" else pytest.mark.full) for kind in KINDS),
+        *(pytest.param(kind, 33, marks=pytest.mark.full) for kind in KINDS),
+    ],
+)
 def test_a_draft_of_the_last_tokens_computes_what_a_fresh_short_context_gives(kind, recent):
     """The context of the draft begins where the model says, and never holds much more than twice as many tokens."""
     histories(kind, recent)
@@ -184,10 +194,6 @@ def test_a_draft_of_the_last_tokens_computes_what_a_fresh_short_context_gives(ki
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_long_histories_give_the_logits_of_a_fresh_computation(kind):
     histories(kind, max_examples=60, stateful_step_count=20)
-
-
-def keep_the_state(recorder, recording, tokens):
-    """A rollback that forgets to recompute."""
 
 
 def leave_out_one(recorder, recording, tokens, recompute=Recorder.recompute):
@@ -211,13 +217,10 @@ def test_the_test_rejects_a_draft_that_never_begins_anew(monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "owner", "name", "broken"),
     [
-        ("ArraysCache", Recorder, "recompute", keep_the_state),
         ("gated delta rule and KVCache", Recorder, "recompute", leave_out_one),
-        ("two readers of one state", Recorder, "recompute", keep_the_state),
         ("WindowKVCache", WindowKVCache, "reaches", lambda window, position: True),
         ("a ring nobody knows", cache_kinds, "saved", share_arrays),
         ("ArraysCache", caches_module, "put_back", lambda parts, states: None),
-        ("ChunkedKVCache", caches_module, "reaches", lambda part, position: True),
         ("KVCache", cache_kinds.KVCache, "trim", lambda cache, tokens: tokens),
     ],
 )

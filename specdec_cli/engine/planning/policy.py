@@ -116,7 +116,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next round: `drafter` proposes at most `k` tokens. `spell`: one that begins or ends; `release`: the draft rests."""
+    """The next round: `drafter` proposes at most `k` tokens. `spell`: one that begins or ends. `release`: it rests."""
 
     drafter: str = NONE.name
     k: int = 0

@@ -75,7 +75,7 @@ def window(request):
     made.child.close(force=True)
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143)])
 def test_a_running_answer_is_on_the_panel_and_a_signal_gives_the_terminal_back(window, number, code):
     window.wait_for(lambda lines: any("no requests running" in line for line in lines))
     before = termios.tcgetattr(window.child.child_fd)
@@ -91,7 +91,7 @@ def test_a_running_answer_is_on_the_panel_and_a_signal_gives_the_terminal_back(w
     assert lines[-1].startswith("1 request, ") and b"Traceback" not in window.raw
 
 
-@pytest.mark.parametrize("window", [("--no-panel",), ("--plain",), ("--quiet",)], indirect=True)
+@pytest.mark.parametrize("window", [("--no-panel",), ("--quiet",)], indirect=True)
 def test_who_wants_no_panel_gets_none(window):
     quiet = "--quiet" in window.child.args
     deadline = time.monotonic() + 90

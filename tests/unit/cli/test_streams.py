@@ -62,7 +62,7 @@ def test_a_closed_stderr_does_not_cost_the_answer():
     assert shell(f"specdec run -p nosuch hi {lost}").returncode == 3
 
 
-@pytest.mark.parametrize("command", ["pairs", "help bench", "run --help", "doctor", "run -h"])
+@pytest.mark.parametrize("command", ["pairs", "run -h"])
 def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(command):
     """What rich printed ended with 1: `specdec pairs | head -1`."""
     read, write = os.pipe()
@@ -80,9 +80,8 @@ def test_a_reader_that_has_left_ends_every_command_with_0_and_silence(command):
 
 
 @pytest.mark.skipif(mx.metal.is_available(), reason="mlx compiles into no file there")
-@pytest.mark.parametrize("folder", ["/nonexistent", "", "/dev/null"])
-def test_a_temporary_folder_that_is_none_is_named(folder):
-    done = shell("specdec run --raw -q -n 4 x", TMPDIR=folder)
+def test_a_temporary_folder_that_is_none_is_named():
+    done = shell("specdec run --raw -q -n 4 x", TMPDIR="/nonexistent")
     assert done.returncode == 1 and "mlx cannot compile in the temporary folder" in two_lines(done)
 
 

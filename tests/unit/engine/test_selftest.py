@@ -27,6 +27,10 @@ from specdec_cli.engine.selftest import (
 )
 
 slow = pytest.mark.slow  # networks of the sizes of released models
+EACH = [
+    pytest.param(PRECISIONS[0], marks=slow),
+    *(pytest.param(more, marks=pytest.mark.full) for more in PRECISIONS[1:]),
+]
 
 
 class Changed(nn.Module):
@@ -75,8 +79,7 @@ def test_every_other_family_passes_or_is_refused_by_this_device(name, precision)
     assert found.status == "pass" or (families()[name].experts and found.detail == selftest.NO_EXPERTS)
 
 
-@slow
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", EACH)
 def test_a_fault_in_every_pass_over_several_rows_is_not_taken_for_rounding(precision):
     """It moves the measured change as well: the float32-derived cap is what finds it."""
 
@@ -87,8 +90,7 @@ def test_a_fault_in_every_pass_over_several_rows_is_not_taken_for_rounding(preci
     assert found.status == "wrong" and replace(found, float32=found.measured).change <= 2 * found.measured
 
 
-@slow
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", EACH)
 @pytest.mark.parametrize(
     ("name", "where", "method", "broken"),
     [

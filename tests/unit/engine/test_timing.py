@@ -35,7 +35,7 @@ def test_plain_steps_amid_a_reply_change_none_of_its_tokens():
         rule = make_rule("block", Sampler(Sampling(1.0, repetition_penalty=1.2), 7, [3, 4], target.vocab_size))
         context = [3, 4]
         drafters = Drafters(ModelDrafter(draft, target.vocab_size, rule), 3)
-        for round in decode(target, drafters, rule, context, 40, frozenset(), perf_counter):
+        for round in decode(target, drafters, rule, context, 16, frozenset(), perf_counter):
             if measuring and round.draft:
                 plain_step_seconds(target, rule, context, 2, perf_counter)
         return context

@@ -171,7 +171,7 @@ print(json.dumps(found))
 
 @needs_fusing
 @pytest.mark.slow
-@pytest.mark.parametrize("warm", ["", "yes"])
+@pytest.mark.parametrize("warm", ["yes", pytest.param("", marks=pytest.mark.full)])
 def test_a_warmed_reply_compiles_nothing(tmp_path, warm):
     """By the CPU's libraries, which mlx names as Metal's, types and constants included. K was in a name: 31 of them."""
     environment = os.environ | {"TMPDIR": str(tmp_path), "WARM": warm, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -235,3 +235,72 @@ def test_a_checkpoint_reads_what_its_index_names(tmp_path):
     checkpoint = read_checkpoint(folder, "m")
     assert [path.name for path in checkpoint.weights] == ["model.safetensors"]
     assert [path.name for path in checkpoint.strays] == ["model-old.safetensors"]
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json"])
+def test_a_byte_order_mark_is_read_over_or_named_with_its_file(tmp_path, file):
+    """gpt-2-simple#263, langchain-community#138: Windows' editors write one."""
+    folder = tiny_folder(tmp_path / "m")
+    expected = theirs(folder)
+    (folder / "generation_config.json").write_text("{}")
+    path = folder / file
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    if file == "generation_config.json":
+        assert said(folder, k=0) == expected
+    else:
+        with pytest.raises(SpecdecError, match=f"{file} of .* begins with a byte order mark"):
+            said(folder, k=0)
+
+
+def test_a_shard_that_the_index_leaves_out_is_read_where_it_is_needed(tmp_path):
+    """mlx-swift-lm#562: mlx-lm reads all model*.safetensors, and it loads."""
+    folder = tiny_folder(tmp_path / "m")
+    weights = mx.load(str(folder / "model.safetensors"))
+    names = sorted(weights)
+    (folder / "model.safetensors").unlink()
+    for place, part in enumerate((names[::2], names[1::2]), 1):
+        mx.save_safetensors(str(folder / f"model-0000{place}-of-00002.safetensors"), {n: weights[n] for n in part})
+    expected = theirs(folder)
+    mapped = dict.fromkeys(names[::2], "model-00001-of-00002.safetensors")
+    (folder / INDEX).write_text(json.dumps({"weight_map": mapped}))
+    assert theirs(folder) == expected == said(folder, k=0)
+
+
+def test_gemma_3_s_length_is_stretched_already(tmp_path):
+    """vllm#33911: rope linear × 8 beside 131072, which is what its card says; vLLM leaves gemma3 out of its rule."""
+    rope = {"factor": 8.0, "rope_type": "linear"}
+    text = {"model_type": "gemma3_text", "max_position_embeddings": 131072, "rope_scaling": rope}
+    for config in (text, {"model_type": "gemma3", "text_config": text}):
+        assert Checkpoint("m", tmp_path, config, ()).context_limit == 131072
+
+
+def test_an_adapter_of_an_older_mlx_lm_is_named(tmp_path):
+    """mlx#1463: `lora_layers`, what is now `num_layers`."""
+    folder = tiny_folder(tmp_path / "m", seed=1)
+    config = adapter(tmp_path / "a", folder) / "adapter_config.json"
+    config.write_text(config.read_text().replace("num_layers", "lora_layers"))
+    with pytest.raises(SpecdecError, match="was written by an older mlx-lm: it has no num_layers"):
+        said_by(Pair("p", str(folder), None, target_adapter=str(tmp_path / "a")), k=0)
+
+
+def test_a_repository_that_is_an_adapter_is_named_as_one(tmp_path):
+    """transformers#34733, #43640."""
+    config = {"peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen2-VL-2B"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
+    with pytest.raises(SpecdecError) as told:
+        read_checkpoint(tmp_path, "m")
+    assert "adapter" in (told.value.message + told.value.hint).lower()
+
+
+def test_weights_of_bitsandbytes_are_named(tmp_path):
+    """mistral.rs#1724."""
+    folder = tiny_folder(tmp_path / "m", TINY | {"quantization_config": {"quant_method": "bitsandbytes"}})
+    weights = mx.load(str(folder / "model.safetensors"))
+    for name in [n for n in weights if "proj" in n]:
+        weights[name] = mx.zeros((weights[name].size // 2, 1), mx.uint8)
+        weights[f"{name}.absmax"] = mx.zeros((4,), mx.uint8)
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    with pytest.raises(SpecdecError) as told:
+        said(folder, k=0)
+    assert "bitsandbytes" in told.value.message + told.value.hint

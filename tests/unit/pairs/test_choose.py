@@ -46,11 +46,6 @@ def start_event(home, *arguments):
 
 
 @pytest.mark.slow
-def test_a_target_alone_takes_the_cached_draft_whose_tokenizer_agrees(home):
-    assert start_event(home, "--target", "org/big")["draft"] == "org/small"
-
-
-@pytest.mark.slow
 def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
     shutil.copytree(home, tmp_path / "home", symlinks=True)
     shutil.rmtree(tmp_path / "home" / "hub" / "models--org--small")
@@ -59,7 +54,7 @@ def test_without_a_fitting_draft_the_text_itself_drafts(home, tmp_path):
 
 
 @pytest.mark.slow
-def test_which_draft_was_chosen_and_why_is_said(home):
+def test_a_target_alone_takes_the_cached_draft_whose_tokenizer_agrees_and_says_so(home):
     command = [sys.executable, "-m", "specdec_cli", "run", "--raw", "-n", "4", "--target", "org/big", "x"]
     environment = os.environ | {"HF_HOME": str(home)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, stdin=subprocess.DEVNULL)

@@ -20,7 +20,7 @@ PAIRS = [
     for step in (0.07, 0.15, 0.3)
 ]
 NEVER = -1e9
-KINDS = [(4, 48, "model"), pytest.param(("auto", 128, "auto"), marks=pytest.mark.slow)]
+KINDS = [pytest.param((4, 48, "model"), marks=pytest.mark.full), ("auto", 128, "auto")]
 
 
 def driven(fake, pair):
@@ -105,6 +105,7 @@ def test_every_round_bills_the_draft_and_its_verification_what_they_took(monkeyp
     assert finish.stats["measuring_seconds"] <= 0.021 * finish.stats["decode_seconds"]
 
 
+@pytest.mark.slow
 def test_a_clock_read_after_the_verification_is_queued_bills_it_to_the_draft(monkeypatch):
     """Negative control: with the order of before, the same rounds are billed otherwise."""
     pair = PAIRS[3]
@@ -143,6 +144,7 @@ def test_a_lookup_is_billed_its_whole_verification_and_never_makes_a_reply_slowe
     assert plain / finish.stats["decode_seconds"] >= 0.97
 
 
+@pytest.mark.slow
 def test_a_lookup_whose_clock_is_read_late_seems_nearly_free(monkeypatch):
     """Negative control: with the order of before, its verification's own seconds are those of the last buffers."""
     pair = PAIRS[3]

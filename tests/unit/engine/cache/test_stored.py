@@ -12,8 +12,9 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.stored import Unusable, pack, read_facts, read_values, write
 
 FEW = ("qwen3", "gemma3_text", "qwen3_5")
+KINDS = ("llama4", "mamba2", "rwkv7", "baichuan_m1", "falcon_h1", "deepseek_v41", "gemma3n")  # each its caches
 EACH = [
-    pytest.param(name, marks=() if name in FEW else pytest.mark.slow)
+    pytest.param(name, marks=() if name in FEW else pytest.mark.slow if name in KINDS else pytest.mark.full)
     for name, found in architectures().items()
     if not found.metal_only
 ]

@@ -30,9 +30,9 @@ def test_text_becomes_ids_and_ids_text(client, pair):
 
 
 def test_timings_are_those_of_the_stats(client, pair):
-    asked = {"max_tokens": 64}
+    asked = {"max_tokens": 32}
     timings = answered(client, **asked).json()["timings"]
-    request = Request(k=4, max_tokens=64, sampling={"temperature": 0})
+    request = Request(k=4, max_tokens=32, sampling={"temperature": 0})
     stats = list(pair.session().reply(pair.message_tokens(ASKED), request))[-1].stats
     assert timings["cache_n"] + timings["prompt_n"] == 18 and timings["predicted_n"] == stats["emitted_tokens"]
     assert (
@@ -64,7 +64,7 @@ def test_rounds_are_shown_to_whoever_asks_and_to_nobody_else(client):
 
 def test_the_metrics_count_under_llama_cpp_s_names(client, desk):
     before = desk.status().totals
-    timings = answered(client, max_tokens=64).json()["timings"]
+    timings = answered(client, max_tokens=32).json()["timings"]
     totals, rounds = desk.status().totals, desk.status().totals.rounds
     read = totals.prompt_tokens - totals.cached_tokens - before.prompt_tokens + before.cached_tokens
     assert read == timings["prompt_n"]

@@ -2,26 +2,16 @@
 
 import gzip
 import json
-from pathlib import Path
 
-import mlx.core as mx
 import pytest
-from mlx.utils import tree_flatten
-from mlx_lm import load as mlx_load
-from mlx_lm.generate import generate_step
-from mlx_lm.tuner.utils import linear_to_lora_layers
 from tokenizers import AddedToken
 
-import specdec_cli
 from fakes.desk import ScriptedDesk
-from fakes.models import CHAT_TEMPLATE, TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from fakes.models import CHAT_TEMPLATE, byte_tokenizer, write_tokenizer
 from fakes.server import local
 from fakes.tool_model import LONG, MARKS, THINK, TOOLS_TEMPLATE
-from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import Request
-from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.pair import Pair
 from specdec_cli.serve.model import Model
 
 CHAT, TEXT, CLAUDE, CODEX = "/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"
@@ -106,9 +96,6 @@ def turn(one, result="5", **said):
         {"role": "assistant", **said, "tool_calls": [one]},
         {"role": "tool", "tool_call_id": one["id"], "content": result},
     ]
-
-
-ITEMS = TOOLS_TEMPLATE.replace("(tool_call.arguments | tojson)", "(tool_call.arguments.items() | list | tojson)")
 
 
 CONCAT = TOOLS_TEMPLATE.replace("(tool_call.arguments | tojson)", "tool_call.arguments")
@@ -198,11 +185,11 @@ def test_r33_inspect_ai_2354_what_a_server_tool_found_earlier(served):
 
 
 def test_r39_lmstudio_2403_response_format_in_responses(served):
-    """A schema under chat's name: kept, or refused by name, never dropped."""
+    """A schema under chat's name is kept."""
     s = served()
     shape = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
-    answer = s.post(CODEX, {"input": "Hi", "response_format": shape})
-    assert answer.status_code == 400 or s.request.constraint is not None
+    ok(s.post(CODEX, {"input": "Hi", "response_format": shape}))
+    assert s.request.constraint is not None
 
 
 HARMONY = (
@@ -225,37 +212,35 @@ def test_r45_brave_56601_a_model_writes_empty_or_null_arguments(served):
 
 
 def test_r46_sglang_33155_enable_thinking_at_the_top(served):
-    """As Alibaba's API, qwen-code#945, langchain-qwq#47 and tabbyAPI#340 send it: heard, or refused by name."""
+    """As Alibaba's API, qwen-code#945, langchain-qwq#47 and tabbyAPI#340 send it."""
     s = served()
     for value in (True, False):
-        answer = s.post(CHAT, {"messages": USER, "enable_thinking": value})
-        assert answer.status_code == 400 or s.prompt.endswith("<think>\n") == value, s.prompt
+        ok(s.post(CHAT, {"messages": USER, "enable_thinking": value}))
+        assert s.prompt.endswith("<think>\n") == value, s.prompt
 
 
 def test_r47_sglang_33155_reasoning_in_chat_completions(served):
     """OpenRouter's `reasoning: {effort}` and `{enabled}`, which SGLang reads there."""
     s = served()
     for value, thinks in (({"effort": "high"}, True), ({"enabled": True}, True), ({"effort": "none"}, False)):
-        answer = s.post(CHAT, {"messages": USER, "reasoning": value})
-        assert answer.status_code == 400 or s.prompt.endswith("<think>\n") == thinks, (value, s.prompt)
+        ok(s.post(CHAT, {"messages": USER, "reasoning": value}))
+        assert s.prompt.endswith("<think>\n") == thinks, (value, s.prompt)
 
 
 def test_r49_vllm_50256_an_effort_that_gpt_oss_was_not_trained_for(served):
     """Codex sends xhigh and minimal. vLLM: 400; ollama#17566 and CLIProxyAPI#4380: the nearest of the three."""
     s = served(HARMONY, special=GPT, added=())
     for effort in ("minimal", "none", "xhigh", "max"):
-        answer = s.post(CODEX, {"input": "Hi", "reasoning": {"effort": effort}})
-        assert answer.status_code == 400 or any(
-            f"Reasoning: {one}<" in s.prompt for one in ("low", "medium", "high")
-        ), (effort, s.prompt)
+        ok(s.post(CODEX, {"input": "Hi", "reasoning": {"effort": effort}}))
+        assert any(f"Reasoning: {one}<" in s.prompt for one in ("low", "medium", "high")), (effort, s.prompt)
 
 
 def test_r53_new_api_4913_a_compressed_body(served):
-    """Codex (zstd), also cc-switch#3817, loreai#1049: read, or a 415 that names the encoding."""
+    """Codex (zstd), also cc-switch#3817, loreai#1049: gzip is read, and a 415 names what is not."""
     data = gzip.compress(json.dumps({"messages": USER}).encode())
-    for encoding, body in (("gzip", data), ("zstd", b"\x28\xb5\x2f\xfd\x00X")):
-        answer = served().post(CHAT, body, {"content-encoding": encoding})
-        assert answer.status_code == 200 or (answer.status_code == 415 and encoding in answer.text), answer.text
+    ok(served().post(CHAT, data, {"content-encoding": "gzip"}))
+    refused = served().post(CHAT, b"\x28\xb5\x2f\xfd\x00X", {"content-encoding": "zstd"})
+    assert refused.status_code == 415 and "zstd" in refused.text
 
 
 def test_r56_lmstudio_392_a_private_network_preflight(served):
@@ -305,128 +290,6 @@ def test_r59_rapid_mlx_449_chat_template_json(tmp_path):
     (folder / "chat_template.json").write_text(json.dumps({"chat_template": CHAT_TEMPLATE}))
     tokenizer = Tokenizer.load(folder, "m", {})
     assert tokenizer.has_template
-
-
-@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json"])
-def test_r64_gpt_2_simple_263_a_byte_order_mark(tmp_path, file):
-    """Windows' editors write one (also langchain-community#138): read, or one line that names the file and the mark."""
-    folder = tiny_folder(tmp_path / "m")
-    expected = theirs(folder)
-    (folder / "generation_config.json").write_text("{}")
-    path = folder / file
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
-    if file == "generation_config.json":
-        assert said(folder, k=0) == expected
-    else:
-        with pytest.raises(SpecdecError, match=f"{file} of .* begins with a byte order mark"):
-            said(folder, k=0)
-
-
-def said(folder, **options):
-    session = specdec_cli.load(Pair("p", str(folder), None, **options.pop("pair", {}))).session()
-    events = session.reply([3, 4, 5, 6, 7], max_tokens=16, temperature=0, **options)
-    return [token for event in events if event.event == "round" for token in event.round.emitted]
-
-
-def theirs(folder, **options):
-    network, tokenizer = mlx_load(str(folder), **options)
-    tokens = []
-    for token, _ in generate_step(mx.array([3, 4, 5, 6, 7]), network, max_tokens=16):
-        tokens.append(int(token))
-        if tokens[-1] in tokenizer.eos_token_ids:
-            break
-    return tokens
-
-
-def test_r71_mlx_swift_lm_562_files_that_the_index_leaves_out(tmp_path):
-    """An index whose map lacks a shard that is there and needed. mlx-lm reads all model*.safetensors, and it loads."""
-    folder = tiny_folder(tmp_path / "m")
-    weights = mx.load(str(folder / "model.safetensors"))
-    names = sorted(weights)
-    (folder / "model.safetensors").unlink()
-    for place, part in enumerate((names[::2], names[1::2]), 1):
-        mx.save_safetensors(str(folder / f"model-0000{place}-of-00002.safetensors"), {n: weights[n] for n in part})
-    expected = theirs(folder)
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": dict.fromkeys(names[::2], "model-00001-of-00002.safetensors")})
-    )
-    assert theirs(folder) == expected == said(folder, k=0)
-
-
-def context(config):
-    return Checkpoint("m", Path(), config, ()).context_limit
-
-
-def test_r72_vllm_33911_gemma_3_s_length_is_stretched_already():
-    """rope linear × 8 beside 131072, which is what its card says; vLLM leaves gemma3 out of its rule (also 33958)."""
-    rope = {"factor": 8.0, "rope_type": "linear"}
-    text = {"model_type": "gemma3_text", "max_position_embeddings": 131072, "rope_scaling": rope}
-    assert context({"model_type": "gemma3", "text_config": text}) == context(text) == 131072
-
-
-def adapter(folder, network_folder, config, keep=True):
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text(json.dumps(config))
-    network, _ = mlx_load(str(network_folder))
-    mx.random.seed(1)
-    if config.get("fine_tune_type") == "full":
-        weights = {
-            n: mx.random.normal(v.shape) * 0.3 for n, v in tree_flatten(network.layers[-1].parameters()) if v.ndim == 2
-        }
-        weights = {f"model.layers.1.{n}": v for n, v in weights.items()}
-    else:
-        layers = config.get("num_layers", config.get("lora_layers"))
-        linear_to_lora_layers(network, layers, config["lora_parameters"])
-        trained = dict(tree_flatten(network.trainable_parameters()))
-        weights = {
-            n: mx.random.normal(v.shape) for n, v in trained.items() if n.rpartition(".")[2] in ("lora_a", "lora_b")
-        }
-    mx.save_safetensors(str(folder / ADAPTER), weights)
-    return folder
-
-
-LORA = {"rank": 2, "scale": 20.0, "dropout": 0.0}
-
-
-def test_r80_mlx_1463_an_adapter_of_an_older_mlx_lm(tmp_path):
-    """`lora_layers`, what is now `num_layers`: loaded, or one line that says so."""
-    folder = tiny_folder(tmp_path / "m", seed=1)
-    lora = adapter(tmp_path / "a", folder, {"lora_layers": 1, "lora_parameters": LORA})
-    try:
-        said(folder, k=0, pair={"target_adapter": str(lora)})
-    except SpecdecError as error:
-        assert "num_layers" in error.message + error.hint and "SimpleNamespace" not in error.message, (
-            error.message,
-            error.hint,
-        )
-
-
-def test_r81_transformers_34733_a_repository_that_is_an_adapter(tmp_path):
-    """Also transformers#43640: named as such, with the model that it is for."""
-    folder = tmp_path / "a"
-    folder.mkdir()
-    (folder / "adapter_config.json").write_text(
-        json.dumps({"peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen2-VL-2B"})
-    )
-    (folder / "adapter_model.safetensors").write_bytes(b"")
-    with pytest.raises(SpecdecError) as told:
-        read_checkpoint(folder, "m")
-    assert "adapter" in (told.value.message + told.value.hint).lower(), (told.value.message, told.value.hint)
-
-
-def test_r86_mistral_rs_1724_weights_of_bitsandbytes(tmp_path):
-    """One line that names the form of the weights, as mlx-vlm#692 warns of awq and gptq."""
-    folder = tiny_folder(
-        tmp_path / "m", TINY | {"quantization_config": {"quant_method": "bitsandbytes", "load_in_4bit": True}}
-    )
-    weights = mx.load(str(folder / "model.safetensors"))
-    for name in [n for n in weights if "proj" in n]:
-        weights[name] = mx.zeros((weights[name].size // 2, 1), mx.uint8)
-        weights[f"{name}.absmax"] = mx.zeros((4,), mx.uint8)
-    mx.save_safetensors(str(folder / "model.safetensors"), weights)
-    with pytest.raises(SpecdecError) as told:
-        said(folder, k=0)
-    assert "bitsandbytes" in told.value.message + told.value.hint, (told.value.message, told.value.hint)
 
 
 THOUGHT = (
