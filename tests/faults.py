@@ -46,9 +46,9 @@ FAULTS = (
     ),
     Fault(
         "one token more than max_tokens",
-        "engine/decode.py",
-        "min(length.next(), left - 1 - in_flight, MAX_DRAFT)",
-        "min(length.next(), left - in_flight, MAX_DRAFT)",
+        "engine/drafters/drafters.py",
+        "min(left - 1 - in_flight, MAX_DRAFT)",
+        "min(left - in_flight, MAX_DRAFT)",
         "unit/engine/test_decode.py::test_loop_invariants_hold_for_any_drafter",
     ),
     Fault(
@@ -139,9 +139,9 @@ FAULTS = (
     ),
     Fault(
         "H2 a lookup longer than the answer may be",
-        "engine/drafters/auto.py",
-        "return draft_from(self._text, min(self._looked_up, k))",
-        "return draft_from(self._text, self._looked_up)",
+        "engine/planning/policy.py",
+        "return replace(chosen, k=min(chosen.k, s.most)) if s.most else",
+        "return chosen if s.most else",
         "laws/test_predictions.py::test_a_guess_that_is_longer_than_the_answer_may_be_adds_no_token",
     ),
     Fault(
@@ -161,8 +161,8 @@ FAULTS = (
     Fault(
         "H5 the last chunk that a draft read is not told",
         "engine/pipeline.py",
-        "            if before is not None:\n",
-        "            if before is not None and read < tokens - 1:\n",
+        "proposed.read_tokens += read - before",
+        "proposed.read_tokens += (read - before) * (read < tokens - 1)",
         "laws/test_draft_context.py::test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held",
     ),
     Fault(
@@ -251,15 +251,15 @@ FAULTS = (
         "unit/core/test_speedup.py",
     ),
     Fault(
-        "a probe may lose five times its share",
-        "engine/draft_length/adaptive.py",
-        "saved = SHARE * (self.tokens",
-        "saved = 5 * SHARE * (self.tokens",
-        "unit/session/test_drafting.py",
+        "a spell may lose five times its budget",
+        "engine/planning/policy.py",
+        "budget = max(BUDGET, SHARE * s.left)",
+        "budget = 5 * max(BUDGET, SHARE * s.left)",
+        "unit/engine/planning/test_history.py",
     ),
     Fault(
         "costs of the future are believed",
-        "engine/draft_length/adaptive.py",
+        "engine/planning/history.py",
         'if not 0 <= now_seconds - float(values["at"]) <= BELIEVED_SECONDS:',
         'if not now_seconds - float(values["at"]) <= BELIEVED_SECONDS:',
         "unit/session/test_drafting.py",

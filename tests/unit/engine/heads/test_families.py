@@ -11,6 +11,7 @@ import pytest
 from fakes.plain_head import PlainHead
 from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
+from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import MtpDrafter
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import load_head
@@ -53,7 +54,7 @@ def played(case, recipe=None):
     for chunk in target.prefill(context):
         drafter.commit(context[: target.length + 1], chunk.hidden)
     for index in range(ROUNDS):
-        draft = drafter.propose(context, K).tokens.tolist()
+        draft = finished(drafter.propose(context, K)).tokens.tolist()
         states = target.fresh().forward(mx.array(context[:-1])).hidden
         found.append((draft, list(context), np.array(states, np.float64)))
         output, (accepted, correction) = target.outputs(context, mx.array(draft, dtype=mx.int32)), verdict(index)
