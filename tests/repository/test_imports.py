@@ -32,22 +32,26 @@ def imported(source):
             yield node.module.partition(".")[0]
 
 
-def strangers(module, source):
-    """Libraries that `module` imports and that enter elsewhere."""
-    places = {name: ENTRIES[name] for name in imported(source) if name in ENTRIES}
+def strangers(module, libraries):
+    """Those of its `libraries` that enter elsewhere."""
+    places = {name: ENTRIES[name] for name in libraries if name in ENTRIES}
     return [n for n, allowed in places.items() if not any(f"{module}.".startswith(f"{entry}.") for entry in allowed)]
 
 
-MODULES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+@pytest.fixture(scope="module")
+def modules():
+    """The libraries of each module."""
+    paths = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in PACKAGE.rglob("*.py")}
+    return {module: {*imported(path.read_text("utf-8"))} for module, path in paths.items()}
 
 
-def test_libraries_enter_where_the_table_says():
-    found = {module: strangers(module, path.read_text("utf-8")) for module, path in MODULES.items()}
+def test_libraries_enter_where_the_table_says(modules):
+    found = {module: strangers(module, libraries) for module, libraries in modules.items()}
     assert {module: names for module, names in found.items() if names} == {}
 
 
 @pytest.mark.parametrize("library", ENTRIES)
-def test_each_does_enter_there_and_would_be_found_elsewhere(library):
+def test_each_does_enter_there_and_would_be_found_elsewhere(modules, library):
     """Control: the table names nothing that is gone, and an import planted in a pure module is found."""
-    assert any(library in imported(path.read_text("utf-8")) for path in MODULES.values())
-    assert strangers("events", f"def f():\n    from {library}.part import name\n") == [library]
+    assert any(library in libraries for libraries in modules.values())
+    assert strangers("events", imported(f"def f():\n    from {library}.part import name\n")) == [library]

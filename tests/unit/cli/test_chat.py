@@ -68,7 +68,9 @@ def test_ctrl_c_stops_the_reply_and_the_next_turn_has_the_partial_text_as_its_hi
     chat = chat_on(tmp_path, *arguments, "--no-panel").ready()
     chat.type("hello" + ENTER)
     chat.wait(b"\x1b[?2004l")
-    time.sleep(2)
+    silent = len(chat.raw)
+    while len(chat.raw) < silent + 40:  # a few rounds' text
+        assert chat._pump()
     chat.type(CTRL_C)
     chat.wait("interrupted: the text above is partial").ready()
     time.sleep(1.1)

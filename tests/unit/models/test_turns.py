@@ -65,7 +65,7 @@ def rendered(tokenizer, messages):
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_every_order_is_rendered_and_no_word_is_lost_or_said_twice(tokenizers, name):
     roles = ("system", "user", "assistant", "tool")
-    for order in (order for length in range(1, 5) for order in product(roles, repeat=length)):
+    for order in (order for length in range(1, 4) for order in product(roles, repeat=length)):
         text = rendered(tokenizers[name], conversation(order))
         assert all(text.count(f"words{place}.") == 1 for place in range(len(order))), (order, text)
 

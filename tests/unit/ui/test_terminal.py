@@ -36,19 +36,19 @@ def fed(text: str, cuts: list[int]) -> str:
     return "".join(map(terminal_filter.feed, parts)) + terminal_filter.finish()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(HOSTILE, CUTS)
 def test_no_control_character_passes_however_the_text_is_split(text: str, cuts: list[int]) -> None:
     assert FORBIDDEN.search(fed(text, cuts)) is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(HOSTILE, CUTS)
 def test_the_output_does_not_depend_on_the_split(text: str, cuts: list[int]) -> None:
     assert fed(text, cuts) == fed(text, []) == fed(text, list(range(60)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.text(st.characters(categories=("L", "M", "N", "P", "S", "Zs")), max_size=60), CUTS)
 def test_letters_marks_numbers_and_symbols_pass_unchanged(text: str, cuts: list[int]) -> None:
     assert fed(text, cuts) == text

@@ -1,5 +1,7 @@
 """All caches of a network moved together: lengths, snapshots, failures. Any history is in tests/laws."""
 
+from itertools import pairwise
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -90,8 +92,8 @@ def test_as_many_snapshots_stay_as_asked_for_and_the_newest_two_always(kept):
         lengths.append(caches.length)
     found = [snapshot.length for snapshot in caches._snapshots]
     assert len(found) == min(kept, len(lengths)) and found[-2:] == lengths[-2:]
-    if kept == 5:
-        assert found == [1000, 1740, 2640, 2700, 2760]  # spread out, but for the newest
+    if kept == 5:  # spread out, but for the newest: those of the last five are 1,680 tokens from the start
+        assert max(after - before for before, after in pairwise([0, *found])) <= 1000
 
 
 @pytest.mark.parametrize("length", [30, 55, 69])

@@ -142,13 +142,6 @@ def test_a_call_that_cannot_be_read_is_text(scripted, kind, broken):
     assert not choice["message"].get("tool_calls")
 
 
-def test_one_call_is_enough_where_the_client_says_so(scripted):
-    client, desk = scripted("llama", SAID["llama"][0] + " " * 3000)
-    asked = {"messages": ASKED, "tools": TOOLS, "parallel_tool_calls": False}
-    (call,) = client.post(CHAT, json=asked).json()["choices"][0]["message"]["tool_calls"]
-    assert json.loads(call["function"]["arguments"]) == A[1] and desk.jobs[0].cancelled
-
-
 def test_thinking_is_counted_until_its_channel_ends(scripted):
     """A turn that ended with a call was all thinking."""
     client, _ = scripted("oss", SAID["oss"][0])

@@ -95,51 +95,6 @@ def scripted(tooled):
         yield start
 
 
-def test_openai_s_client_gets_several_calls_streamed_or_not(scripted):
-    client, _ = scripted(SAID, SAID)
-    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
-    choice = gpt.chat.completions.create(model="tool", messages=ASKED, tools=TOOLS).choices[0]
-    calls = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls]
-    assert (choice.message.content, calls, choice.finish_reason) == ("I look.", [A, B], "tool_calls")
-    with gpt.chat.completions.stream(model="tool", messages=ASKED, tools=TOOLS) as stream:
-        for _ in stream:
-            pass
-        last = stream.get_final_completion().choices[0]
-    calls = [(call.function.name, json.loads(call.function.arguments)) for call in last.message.tool_calls]
-    assert (last.message.content, calls, last.finish_reason) == ("I look.", [A, B], "tool_calls")
-    gpt.close()
-
-
-def test_anthropic_s_client_gets_several_calls_streamed_or_not(scripted):
-    client, _ = scripted(SAID, SAID)
-    claude = anthropic.Anthropic(base_url=LOCAL, api_key="none", http_client=client)
-    tools = [{"name": "read", "description": "Reads.", "input_schema": PARAMETERS}]
-    asked = {"model": "tool", "max_tokens": 50, "messages": ASKED, "tools": tools}
-    whole = claude.messages.create(**asked)
-    with claude.messages.stream(**asked) as stream:
-        last = stream.get_final_message()
-    for message in (whole, last):
-        assert [block.type for block in message.content] == ["text", "tool_use", "tool_use"]
-        assert [(block.name, block.input) for block in message.content[1:]] == [A, B]
-        assert (message.content[0].text, message.stop_reason) == ("I look.", "tool_use")
-    claude.close()
-
-
-def test_responses_carry_calls_as_items_streamed_or_not(scripted):
-    client, _ = scripted(SAID, SAID)
-    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
-    asked = {"model": "tool", "input": "Read.", "tools": [{"type": "function", **FUNCTION}]}
-    whole = gpt.responses.create(**asked)
-    with gpt.responses.stream(**asked) as stream:
-        for _ in stream:
-            pass
-        last = stream.get_final_response()
-    for response in (whole, last):
-        assert [item.type for item in response.output] == ["message", "function_call", "function_call"]
-        assert [(item.name, json.loads(item.arguments)) for item in response.output[1:]] == [A, B]
-    gpt.close()
-
-
 def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those_of_a_server(tooled, scripted):
     """Its servers' functions were dropped, and those of its own agents."""
     said = written("a.py", name="mcp__files.read")

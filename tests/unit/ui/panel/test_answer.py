@@ -55,7 +55,7 @@ def test_a_tab_reaches_the_next_of_every_eight_columns() -> None:
     assert plain(["a\tb\n\tc\n日\td"], 40) == ["a       b", "        c", "日      d"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(TEXT, st.lists(st.integers(0, 80), max_size=5), WIDTHS)
 def test_rows_depend_neither_on_how_the_answer_arrived_nor_on_its_colours(
     text: str, cuts: list[int], width: int

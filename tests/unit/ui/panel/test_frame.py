@@ -230,7 +230,7 @@ def test_a_tiny_terminal_gets_that_line_or_nothing() -> None:
     assert render(state, 80, 2).plain == ""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     rounds(),
     st.integers(1, 140),
