@@ -251,10 +251,10 @@ FAULTS = (
         "unit/core/test_speedup.py",
     ),
     Fault(
-        "a spell may lose five times its budget",
+        "a spell that did not pay is not waited longer for",
         "engine/planning/policy.py",
-        "budget = max(BUDGET, SHARE * s.left)",
-        "budget = 5 * max(BUDGET, SHARE * s.left)",
+        "return min(FIRST_WAIT << min(max(self.fails - 1, 0), 16), LAST_WAIT)",
+        "return FIRST_WAIT",
         "unit/engine/planning/test_history.py",
     ),
     Fault(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from specdec_cli.models.checkpoint import (
     read_json,
     sidecar_kind,
 )
-from specdec_cli.models.packing import Packing, packing_of
 
 PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
 OTHERWISE = "use a small language model of the target's family as draft instead"
@@ -125,9 +124,8 @@ KEPT = re.compile(r"\.(?:k_proj|v_proj|kv_a_proj_with_mqa)\.weight$")
 class HeadFiles:
     """The tensors of one head: `tensors` by its own names, such as `fc.weight`; `config` is the language model's.
 
-    `zero_centred`: the weights of its norms are stored less 1, as in the original repositories. `packing` is how its
-    matrices are packed when they are loaded, None: they stay as they are stored. `recent`: it attends to the last so
-    many positions and holds twice as many; None: to all.
+    `zero_centred`: the weights of its norms are stored less 1, as in the original repositories. `recent`: it
+    attends to the last so many positions and holds twice as many; None: to all.
     """
 
     name: str
@@ -135,7 +133,6 @@ class HeadFiles:
     config: Mapping[str, Any]
     zero_centred: bool
     declared_dtype: str | None = None
-    packing: Packing | None = None
     family: HeadFamily = QWEN
     recent: int | None = None
 
@@ -147,20 +144,8 @@ class HeadFiles:
     @property
     def loaded_bytes(self) -> int:
         """Bytes in memory: where the configuration declares float32, mlx computes in float32."""
-        return sum(self._loaded_bytes(name, stored) for name, stored in self.tensors.items())
-
-    def _loaded_bytes(self, name: str, stored: Stored) -> int:
-        if stored.dtype not in FLOATS:
-            return stored.size_bytes
-        bits = self.packing.of(name.removesuffix(".weight"), stored.shape) if self.packing else None
-        if bits is not None:
-            return bits.size_bytes(stored.shape)
-        return 4 * prod(stored.shape) if self.declared_dtype == "float32" else stored.size_bytes
-
-    def packed_like(self, target: Checkpoint) -> HeadFiles:
-        """The same head, to be packed into few bits as `target` is; one that is packed already stays as it is."""
-        packed = any(name.endswith(QUANTIZED) for name in self.tensors)
-        return self if packed else replace(self, packing=packing_of(target))
+        wide = FLOATS if self.declared_dtype == "float32" else ()
+        return sum(4 * prod(one.shape) if one.dtype in wide else one.size_bytes for one in self.tensors.values())
 
     def of_other_size(self, hidden_size: int) -> Refused | None:
         """The refusal of a head that does not read states of `hidden_size`."""

@@ -189,7 +189,7 @@ def _find_draft(
 ) -> ModelFiles | DraftHead | None:
     """What drafts for `target` when `kind` does: the pair's draft, else a head among the target's own files."""
     if pair.draft and kind.by_network:
-        found = _read_draft(pair, pair.draft, target, weights, offline)
+        found = _read_draft(pair, pair.draft, weights, offline)
         if isinstance(found, DraftHead) or kind.uses_draft:
             return found
     if kind.reads_hidden:
@@ -226,11 +226,11 @@ def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
     return _head_in(target.checkpoint, hub.remote_headers(snapshot, files), target.checkpoint.folder)
 
 
-def _read_draft(pair: Pair, name: str, target: ModelFiles, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
-    """The draft `name`, which may be a head; a head out of a repository is packed like its target."""
+def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
+    """The draft `name`, which may be a head."""
     if name.startswith(HEAD) and weights == "headers" and not (offline or network_forbidden()):
         source = find_source(name.removeprefix(HEAD), pair.draft_revision)
-        return DraftHead(source.head.packed_like(target.checkpoint), source=source)
+        return DraftHead(source.head, source=source)
     folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline)
     if not is_for_a_head(folder, spelled):
         return _read_model(folder, spelled, snapshot)
@@ -241,7 +241,7 @@ def _read_draft(pair: Pair, name: str, target: ModelFiles, weights: Weights, off
             raise NotAvailable(f"{spelled} ({checkpoint.model_type}) holds no MTP head", "name another draft")
     else:
         head = read_head(folder, spelled)
-    return DraftHead(head.packed_like(target.checkpoint) if name.startswith(HEAD) else head, snapshot=snapshot)
+    return DraftHead(head, snapshot=snapshot)
 
 
 def model_folder(pair: Pair, name: str, revision: str | None) -> Path:

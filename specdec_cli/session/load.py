@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +18,7 @@ from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, req
 from specdec_cli.engine import device
 from specdec_cli.engine.device import bound_memory
 from specdec_cli.engine.heads.cached_head import CachedHead, Head, output_head_for
-from specdec_cli.engine.heads.load_head import Text, load_agreeing, own_texts
-from specdec_cli.engine.heads.shortlist import shortlist_for
+from specdec_cli.engine.heads.load_head import load_agreeing, own_texts
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
@@ -77,24 +76,15 @@ PROMPTS = (
 def load_agreeing_head(
     files: HeadFiles, target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]
 ) -> CachedHead:
-    """The head in `files`, in the reading that guesses best what `target` says after `prompts`.
+    """The head in `files`, once it has guessed what `target` says after `prompts`.
 
     Raises: NotAvailable for files that are wrong, Refused for a head that does not guess, or not for this target.
     """
-    output_head, texts = output_head_for(target.network, files.name), list[Text]()
-    module, found = load_agreeing(files, target, _keep(own_texts(target, prompts, stops), texts))
+    output_head = output_head_for(target.network, files.name)
+    module, found = load_agreeing(files, target, own_texts(target, prompts, stops))
     files.require_outputs(output_head.vocab_size)
     found.require(files.name, target.name)
-    head = Head(module, target.network, files.name, found, recent=files.recent)
-    head.shortlist = shortlist_for(head.output_head, texts, stops)
-    return CachedHead(head)
-
-
-def _keep(texts: Iterator[Text], kept: list[Text]) -> Iterator[Text]:
-    """Yields `texts`, and appends each to `kept`."""
-    for text in texts:
-        kept.append(text)
-        yield text
+    return CachedHead(Head(module, target.network, files.name, found, files.recent))
 
 
 def load(
@@ -251,7 +241,7 @@ def fingerprint_of(slot: Slot, files: PairFiles) -> str:
             case CachedModel():
                 parts.append(f"{held.dtype} {held.network.kv} {held.recent} {held.cache_kinds}")
             case CachedHead(head=head):
-                parts.append(f"{head.kind} {head.recent} {head.agreement and head.agreement.zero_centred}")
+                parts.append(f"{head.kind} {head.recent}")
     parts.append(f"{SCHEMA} mlx {versions['mlx']}, mlx-lm {versions['mlx-lm']}, {device.backend()}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

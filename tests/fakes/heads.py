@@ -11,7 +11,6 @@ from mlx_lm.models import qwen3_5
 from conformance.architectures import architectures, draw_weight, tiny_network
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
-from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.selftest import redraw
 
@@ -56,12 +55,11 @@ def quieten(module, share):
     module.update(tree_unflatten([(n, share * v) for n, v in weights if n.endswith(ADDING)]))
 
 
-def cached_head(target, head=None, name="head", recipe=None, first=0, always=(), recent=None):
-    """One conversation's head over `target`, a CachedModel; it drafts from the `first` tokens, 0: from all."""
+def cached_head(target, head=None, name="head", recipe=None, recent=None):
+    """One conversation's head over `target`, a CachedModel."""
     output_head = target.network.hidden.output_head
     module = head or tiny_head(output_head.hidden_size, recipe=recipe or QWEN)
-    shortlist = Shortlist(output_head, first, always) if first else None
-    return CachedHead(Head(module, target.network, name, shortlist=shortlist, recent=recent))
+    return CachedHead(Head(module, target.network, name, recent=recent))
 
 
 def tiny_target(name="qwen3_5", seed=3, share=0.3):

@@ -24,7 +24,6 @@ from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.heads.load_head import HeadAgreement
 from specdec_cli.engine.heads.mtp import MtpHead, Step
-from specdec_cli.engine.heads.shortlist import Shortlist
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
 from specdec_cli.engine.stored import Unusable, require_origin
@@ -45,16 +44,14 @@ class Head:
         target: Network,
         name: str,
         agreement: HeadAgreement | None = None,
-        shortlist: Shortlist | None = None,
         recent: int | None = None,
     ) -> None:
-        """`name` is for messages; `agreement` is how well it guesses, where that was measured; `shortlist` cuts drafts.
+        """`name` is for messages; `agreement` is how well it guesses, where that was measured.
 
         `recent`: it reads the last so many tokens of a context; None: all of it.
         Raises: Refused where the target has no such state, or no embedding was found.
         """
-        self.module, self.name, self.agreement, self.shortlist = module, name, agreement, shortlist
-        self.recent = recent
+        self.module, self.name, self.agreement, self.recent = module, name, agreement, recent
         self.weight_bytes: int = sum(value.nbytes for _, value in tree_flatten(module.parameters()))
         self.output_head = output_head_for(target, name).scored_by(module.output)
         target.hidden.expose()
@@ -66,8 +63,8 @@ class Head:
 
     @property
     def step_bytes(self) -> int:
-        """Bytes that one drafted token reads: the head's, and the rows of the output head that score it."""
-        return self.weight_bytes + (self.shortlist or self.output_head).nbytes
+        """Bytes that one drafted token reads: the head's, and the output head's that scores it."""
+        return self.weight_bytes + self.output_head.nbytes
 
 
 def output_head_for(target: Network, name: str) -> OutputHead:
@@ -88,7 +85,6 @@ class CachedHead:
 
     def __init__(self, head: Head) -> None:
         self.head, self.recent = head, head.recent
-        self._shortlist = head.shortlist.fresh() if head.shortlist else None
         self.forget()
 
     def fresh(self) -> CachedHead:
@@ -154,8 +150,6 @@ class CachedHead:
         self._waiting = [] if values["waiting"] is None else [values["waiting"]]
         if self.cached + sum(states.shape[0] for states in self._waiting) != self.length:
             raise Unusable(f"its head does not end after {self.length} tokens")
-        if self._shortlist:
-            self._shortlist.see(self._context)
 
     @property
     def length(self) -> int:
@@ -205,13 +199,8 @@ class CachedHead:
             wanted = self._wanted
             self.forget()
             self._context, self._origin, self._wanted = list(context[: start + 1]), start, wanted
-            if self._shortlist:
-                self._shortlist.see(self._context)
         self._cut(start)
-        new = context[len(self._context) :]
-        self._context += new
-        if self._shortlist:  # drafts may now have these tokens, too
-            self._shortlist.see(new)
+        self._context += context[len(self._context) :]
         self._waiting.append(hidden)
         if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
             # The newest state waits, for a draft may begin behind it. Of the others only keys and values are computed.
@@ -235,8 +224,8 @@ class CachedHead:
         return self.head.read(token, carried, self._cache)
 
     def logits(self, scored: mx.array) -> mx.array:
-        """The target's own scores [T, V] of the head's output [T, D]; of few tokens where drafts are cut to them."""
-        return (self._shortlist or self.head.output_head).logits(scored)
+        """The target's own scores [T, V] of the head's output [T, D]."""
+        return self.head.output_head.logits(scored)
 
     def _read(self, states: mx.array) -> Step:
         """The next states [T, D], each with the token after it."""

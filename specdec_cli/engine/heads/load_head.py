@@ -25,7 +25,6 @@ from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.heads.mtp import Build, MtpHead, Tensors
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.models.heads import HeadFiles
-from specdec_cli.models.packing import Packing
 
 ONE_EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(.+)")
 # Scales without biases: the type of 32 or 16 numbers that share one.
@@ -33,30 +32,25 @@ MODES = {(32, 4): "mxfp4", (32, 8): "mxfp8", (16, 4): "nvfp4"}
 # Words that the target says after each prompt. Each is a plain step, so a head that guesses well at once is not asked
 # for more than the first prompt's.
 WORDS = 32
-# Agreement beyond chance (Cohen's kappa). CLEAR: nothing else is tried. LEAD: norms in the other layout are that much
-# better, twice what luck does in 128 words. FLOOR: less is a head of another model.
-CLEAR, LEAD, FLOOR = 0.6, 0.1, 0.1
+# Agreement beyond chance (Cohen's kappa). CLEAR: no further prompt is asked. FLOOR: less is a head of another model.
+CLEAR, FLOOR = 0.6, 0.1
 
 
-def load_head(files: HeadFiles, hidden_size: int, zero_centred: bool | None = None) -> MtpHead:
+def load_head(files: HeadFiles, hidden_size: int) -> MtpHead:
     """The head with its weights in memory, for a target of `hidden_size`.
-
-    `zero_centred` other than None takes the place of what the files' layout says of the norms.
 
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
     """
     build: Build = import_named(files.family.build)
     head = _empty(files, build, hidden_size)
-    tensors = _read_tensors(files, build, files.zero_centred if zero_centred is None else zero_centred)
+    tensors = _read_tensors(files, build)
     _quantize(head, tensors, files.name)
     _require_all(head, tensors, files.name)
     if files.declared_dtype == "float32":
         floats = {name: value for name, value in tensors.items() if mx.issubdtype(value.dtype, mx.floating)}
         tensors |= {name: value.astype(mx.float32) for name, value in floats.items()}
     head.load_weights(list(tensors.items()))
-    if files.packing is not None:
-        _pack(head, files.packing)
     head.eval()
     try:
         device.read_weights(head)
@@ -86,12 +80,12 @@ def _empty(files: HeadFiles, build: Build, hidden_size: int) -> MtpHead:
         ) from error
 
 
-def _read_tensors(files: HeadFiles, build: Build, zero_centred: bool) -> Tensors:
+def _read_tensors(files: HeadFiles, build: Build) -> Tensors:
     """The tensors by the names of the network's parameters: experts joined, norms as they are multiplied with."""
     loaded: dict[Any, Any] = {path: mx.load(str(path)) for path in files.files}
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
     tensors = build.convert(files.config, _stack_experts(_split_fused(tensors)))
-    if zero_centred:
+    if files.zero_centred:
         norms = {n: v for n, v in tensors.items() if v.ndim == 1 and (n.endswith("norm.weight") or "norm_" in n)}
         tensors |= {name: value + 1.0 for name, value in norms.items()}
     return tensors
@@ -146,16 +140,6 @@ def _quantize(head: MtpHead, tensors: Tensors, name: str) -> None:
     nn.quantize(head, class_predicate=of)
 
 
-def _pack(head: MtpHead, packing: Packing) -> None:
-    """Pack the matrices of `head` as those of its target are."""
-
-    def of(path: str, module: nn.Module) -> bool | dict[str, Any]:
-        bits = packing.of(path, module.weight.shape) if hasattr(module, "to_quantized") else None
-        return False if bits is None else asdict(bits)
-
-    nn.quantize(head, class_predicate=of)
-
-
 def _require_all(head: MtpHead, tensors: Tensors, name: str) -> None:
     expected = {path: value.shape for path, value in tree_flatten(head.parameters())}
     if missing := sorted(set(expected) - set(tensors)):
@@ -193,12 +177,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class HeadAgreement:
-    """Of `words` words, the share that a head guesses, and the share that luck alone would.
+    """Of `words` words, the share that a head guesses, and the share that luck alone would."""
 
-    `zero_centred`: its norms were read as stored less 1.
-    """
-
-    zero_centred: bool
     words: int
     share: float
     chance: float
@@ -222,7 +202,7 @@ class HeadAgreement:
         return asdict(self) | {"summary": summary}
 
 
-def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Sequence[Text]) -> HeadAgreement:
+def agreement(head: MtpHead, target: CachedModel, texts: Sequence[Text]) -> HeadAgreement:
     """How well `head` guesses the words of `target` in `texts`."""
     guesses: list[int] = []
     output_head = target.network.hidden.output_head
@@ -234,27 +214,22 @@ def agreement(head: MtpHead, zero_centred: bool, target: CachedModel, texts: Seq
     right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
     said, guessed = Counter(words), Counter(guesses)
     chance = sum(said[word] * guessed[word] for word in said) / max(len(words), 1) ** 2
-    return HeadAgreement(zero_centred, len(words), right / max(len(words), 1), chance)
+    return HeadAgreement(len(words), right / max(len(words), 1), chance)
 
 
 def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, HeadAgreement]:
     """The head in `files`, and how well it agrees with `target`'s own `texts`.
 
-    They are asked for one by one until it agrees clearly; if it never does, its norms are tried in the other layout.
-
-    Raises: as `load_head`.
+    They are asked for one by one until it agrees clearly. Raises: as `load_head`.
     """
-    size, centred = target.network.hidden.output_head.hidden_size, files.zero_centred
-    head, read = load_head(files, size), list[Text]()
-    found = agreement(head, centred, target, read)
+    head, read = load_head(files, target.network.hidden.output_head.hidden_size), list[Text]()
+    found = agreement(head, target, read)
     for text in texts:
         read.append(text)
-        found = agreement(head, centred, target, read)
+        found = agreement(head, target, read)
         if found.kappa >= CLEAR:
-            return head, found
-    other = load_head(files, size, not centred)
-    shifted = agreement(other, not centred, target, read)
-    return (other, shifted) if shifted.kappa >= found.kappa + LEAD else (head, found)
+            break
+    return head, found
 
 
 def own_texts(target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]) -> Iterator[Text]:
