@@ -30,8 +30,6 @@ BESIDE = 4
 # Blocks are taken to scatter (log) as rounds do, and by so much more, as if so many blocks had shown it: heat, other
 # programs and a longer context change what a round costs.
 DRIFT, PRIOR_FREEDOM = 0.06, 3
-# No round is believed to scatter less.
-LEAST_NOISE = 0.02
 # Earlier replies that count, each as one block.
 EARLIER = 2
 # An interval that reaches to half and twice the estimate says nothing: the machine was too busy to tell.
@@ -226,8 +224,8 @@ class Meter:
     def _scatter(self) -> float:
         """Of a block of one step and its drafted rounds (log), if steps scatter from one to the next as these do."""
         even = [seconds / own for seconds, own in zip(self._drafted_seconds, self._usual(), strict=True)]
-        noise = max(sqrt(fmean(log(one / other) ** 2 for one, other in pairwise(even)) / 2), LEAST_NOISE)
-        return sqrt(noise**2 * (1 + 1 / (2 * BESIDE)) + DRIFT**2)
+        noise = fmean(log(one / other) ** 2 for one, other in pairwise(even)) / 2
+        return sqrt(noise * (1 + 1 / (2 * BESIDE)) + DRIFT**2)
 
     def _log_costs(self) -> list[float]:
         """The mean cost of a drafted round, by earlier replies' rounds of its most frequent kind and by each block."""
