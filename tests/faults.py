@@ -246,8 +246,8 @@ FAULTS = (
     Fault(
         "an interval half as wide",
         "core/speedup.py",
-        "quantile = t_quantile(fit.freedom)",
-        "quantile = t_quantile(fit.freedom) / 2",
+        "sqrt(variance * weight)",
+        "sqrt(variance * weight) / 2",
         "unit/core/test_speedup.py",
     ),
     Fault(

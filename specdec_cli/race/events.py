@@ -16,14 +16,14 @@ from typing import Any, ClassVar, Literal
 from specdec_cli.audit.divergence import Divergence
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, Start, to_dict
 from specdec_cli.core.gain import FEWEST_ROUNDS
-from specdec_cli.core.speedup import LEAST_SECONDS, kind_means, t_interval
+from specdec_cli.core.speedup import LEAST_SECONDS, Block, kind_means, t_interval
 
 SCHEMA = 1
 LaneName = Literal["plain", "drafted"]
 PLAIN: LaneName = "plain"
 DRAFTED: LaneName = "drafted"
 LANES = (PLAIN, DRAFTED)
-# Parts of each lane's time that are compared for the interval.
+# Parts of each lane's rounds that are compared for the interval.
 BLOCKS = 8
 # Fewer tokens say nothing about who is ahead.
 FEWEST_TOKENS = 8
@@ -137,9 +137,8 @@ def measure_ratio(
     low = high = None
     plain, drafted = ([*marks[: bisect_left(marks, (end, 0)) + 1]] for marks, end in ((plain, slow), (drafted, fast)))
     if min(len(plain), len(drafted)) >= FEWEST_ROUNDS:
-        one = block_disturbances(plain, [0] * len(plain), ())
-        other = block_disturbances(drafted, ks or [0] * len(drafted), once)
-        _, half = t_interval([[above - below for above, below in zip(one, other, strict=True)]])
+        parts = zip(cut_lane(plain, [0] * len(plain)), cut_lane(drafted, ks or [0] * len(drafted), once), strict=True)
+        _, half = t_interval([[Block(*one, *other).log_ratio for one, other in parts]])
         low, high = exp(log(slow / fast) - half), exp(log(slow / fast) + half)
     return Measured(tokens, slow, fast, slow / fast, low, high)
 
@@ -153,17 +152,14 @@ def seconds_at(marks: Marks, tokens: float) -> float:
     return before + (after - before) * (tokens - fewer) / (more - fewer)
 
 
-def block_disturbances(marks: Marks, ks: Sequence[int], once: Sequence[float]) -> list[float]:
-    """[BLOCKS] logarithms of what each part of a lane's time took over what its rounds usually take."""
+def cut_lane(marks: Marks, ks: Sequence[int], once: Sequence[float] = ()) -> list[tuple[float, float]]:
+    """[BLOCKS] what each part of a lane's rounds took, and what they would have taken undisturbed, in seconds."""
     ends = [0.0, *(seconds for seconds, _ in marks)]
     paid_once = [*once, *[0.0] * len(marks)]
     taken = [max(after - before - paid, LEAST_SECONDS) for (before, after), paid in zip(pairwise(ends), paid_once)]  # noqa: B905
-    sums = [[0.0, 0.0] for _ in range(BLOCKS)]
-    reached, total = 0.0, sum(taken)
-    for seconds, usual in zip(taken, kind_means(ks[: len(taken)], taken), strict=True):
-        block = sums[min(int(BLOCKS * (reached + seconds / 2) / total), BLOCKS - 1)]
-        block[0], block[1], reached = block[0] + seconds, block[1] + usual, reached + seconds
-    return [log(seconds / usual) if usual else 0.0 for seconds, usual in sums]
+    usual = kind_means(ks[: len(taken)], taken)
+    cuts = [len(taken) * part // BLOCKS for part in range(BLOCKS + 1)]
+    return [(sum(taken[begin:end]), sum(usual[begin:end])) for begin, end in pairwise(cuts)]
 
 
 @dataclass(slots=True)

@@ -46,8 +46,6 @@ class GainMeter:
     left: int
     seconds: float = 0.0
     gain: Gain | None = None
-    _emitted: int = 0
-    _round_seconds: float = 0.0
     _next_at: float = 0.0
     _refresh_at: float = 0.0
     _drafted: bool = False
@@ -60,9 +58,6 @@ class GainMeter:
         self.left -= len(round.emitted)
         self._drafted = bool(round.draft)
         self.meter.fold(round)
-        if round.index:
-            self._emitted += len(round.emitted)
-            self._round_seconds += round.draft_seconds + round.verify_seconds
         if self.meter.shows and self.meter.rounds >= self._refresh_at:
             self._refresh()
         return self.gain
@@ -73,8 +68,9 @@ class GainMeter:
         if not self._drafted or not self.meter.comparable or self.left <= STEPS + 1 or rounds < self._next_at:
             return
         self._next_at = rounds + max(APART_ROUNDS, rounds * REFRESHED)
-        likely = self._emitted + coming_tokens(self.left, self._emitted)
-        budget_seconds = MEASURED_SHARE * likely * self._round_seconds / self._emitted
+        tokens = self.meter.tokens
+        likely = tokens + coming_tokens(self.left, tokens)
+        budget_seconds = MEASURED_SHARE * likely * self.meter.seconds / tokens
         if self.seconds + (WAKING_STEPS + STEPS) * self.meter.step_seconds <= budget_seconds:
             began = self.outer_clock()
             self._measure(STEPS)
@@ -96,8 +92,7 @@ class GainMeter:
 
     def _refresh(self) -> None:
         self._refresh_at = self.meter.rounds * (1 + REFRESHED)
-        if self._round_seconds:
-            self.gain = self.meter.gain(self._round_seconds / (self._round_seconds + self.seconds))
+        self.gain = self.meter.gain(self.seconds)
 
 
 class Stopwatch:

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import Gain
-from specdec_cli.core.speedup import CostMemo, Meter
+from specdec_cli.core.speedup import CostMemo, Meter, t_interval
 
 TOKENS = 128
 # What the product may afford amid a reply of this length, and what it measures at its end.
@@ -91,30 +91,36 @@ def a_round(k: int, accepted: int, seconds: float) -> Round:
     return Round(1, "model" if k else "none", tuple(range(k)), accepted, 0, tuple(range(accepted + 1)), 0.0, seconds)
 
 
-def played(machine: Machine, case: Case, memo: CostMemo) -> tuple[Meter, float, float, float]:
-    """(the meter, the paired truth, the share that pays by it, four plain steps at the end over the whole reply)."""
-    meter = Meter(memo)
-    taken = plain = 0.0
-    tokens = rounds = 0
+def ignorant_gain(steps: list[float], rounds: list[float], tokens: int) -> Gain:
+    """The control: steps of one moment against all rounds, and no doubt but by how both scatter."""
+    ratio = fmean(steps) * tokens / sum(rounds)
+    _, half = t_interval([[log(seconds) for seconds in group] for group in (steps, rounds)])
+    return Gain(ratio, ratio / exp(2 * half), ratio * exp(2 * half))
+
+
+def played(machine: Machine, case: Case, memo: CostMemo) -> tuple[Meter, Gain, float, float]:
+    """(the meter, the control's gain, the paired truth, the share that pays by it)."""
+    meter, plain, tokens = Meter(memo), 0.0, 0
+    rounds: list[float] = []
     while tokens < TOKENS:
         accepted = 0
         while accepted < case.k and machine.luck.random() < case.acceptance:
             accepted += 1
         plain += sum(machine.passed(case.plain_seconds, counted=False) for _ in range(accepted + 1))
-        seconds = machine.passed(case.steps * case.plain_seconds, one_row=False)
-        meter.fold(a_round(case.k, accepted, seconds))
-        taken, tokens, rounds = taken + seconds, tokens + accepted + 1, rounds + 1
-        if rounds == 12:
+        rounds.append(machine.passed(case.steps * case.plain_seconds, one_row=False))
+        meter.fold(a_round(case.k, accepted, rounds[-1]))
+        tokens += accepted + 1
+        if len(rounds) == 12:
             machine.passed(case.plain_seconds)
             meter.add_plain_steps([machine.passed(case.plain_seconds) for _ in range(AMID_STEPS)])
     machine.passed(case.plain_seconds)
     last = [machine.passed(case.plain_seconds) for _ in range(LAST_STEPS)]
     meter.add_plain_steps(last)
-    pays_from = max(tokens * taken / plain / rounds - 1, 0.0) / case.k
-    return meter, plain / taken, pays_from, fmean(last) * tokens / taken
+    pays_from = max(tokens * sum(rounds) / plain / len(rounds) - 1, 0.0) / case.k
+    return meter, ignorant_gain(last, rounds, tokens), plain / sum(rounds), pays_from
 
 
-def simulated(replies: int) -> Iterator[tuple[Gain | None, float, float, float]]:
+def simulated(replies: int) -> Iterator[tuple[Gain | None, Gain, float, float]]:
     """Replies on machines of every kind, each after none to five earlier ones: the gain, and the rest as `played`."""
     for seed in range(replies):
         luck = random.Random(seed)
@@ -126,5 +132,5 @@ def simulated(replies: int) -> Iterator[tuple[Gain | None, float, float, float]]
         for _ in range(luck.randrange(6)):
             memo = played(machine, case, memo)[0].learn()
             machine.now = luck.uniform(0, 20)
-        meter, *truths = played(machine, case, memo)
-        yield meter.gain(), *truths
+        meter, *rest = played(machine, case, memo)
+        yield meter.gain(), *rest

@@ -1,29 +1,17 @@
-"""The interval on what drafting gained holds the truth, on machines that are busy by the second.
-
-The meter before this one, of five modules, held it in 92.7 % of 600 such replies at a median half-width of 15.9 %; this
-one, on the same rounds, in 95.8 % of 594 at 15.6 %; halved intervals in 76 %. The seeds are fixed, so nothing flakes.
-"""
+"""The interval on what drafting gained holds the truth, on machines that are busy by the second."""
 
 import json
 import random
 from math import exp, log
-from statistics import fmean
+from statistics import fmean, median
 
 import pytest
 
 from fakes.busy import a_round, simulated
-from specdec_cli.core.gain import FEWEST_ROUNDS, Gain
-from specdec_cli.core.speedup import (
-    AGED_DRIFT,
-    BELIEVED_SECONDS,
-    CostMemo,
-    LogCost,
-    Meter,
-    t_interval,
-    t_quantile,
-)
+from specdec_cli.core.gain import FEWEST_ROUNDS
+from specdec_cli.core.speedup import BELIEVED_SECONDS, EARLIER, CostMemo, Meter, t_interval, t_quantile
 
-KNOWN = CostMemo({("model", 4): LogCost(log(2.0), 0.001)})
+KNOWN = CostMemo({("model", 4): (log(2.0),) * EARLIER})
 # Two-sided, from printed tables of Student's t (NIST/SEMATECH e-Handbook, 1.3.6.7.2).
 TABLE = {
     0.90: {1: 6.314, 2: 2.920, 3: 2.353, 5: 2.015, 10: 1.812, 30: 1.697, 100: 1.660},
@@ -32,37 +20,23 @@ TABLE = {
 }
 
 
-Shown = list[tuple[Gain, float, float, float]]
+@pytest.mark.slow
+def test_the_interval_holds_the_truth_in_nine_of_ten_replies_and_one_that_ignores_disturbance_does_not():
+    """N = 200, bound 90 %; at a true coverage of 95 % fewer have odds of 1 in 400. The seeds are fixed.
 
-
-def shown_of(replies: int) -> Shown:
-    """Those with a figure: the others had machines too busy to tell."""
-    found = [(gain, *truths) for gain, *truths in simulated(replies) if gain is not None]
-    assert len(found) >= 0.9 * replies
-    return found
-
-
-def held(shown: Shown, narrowed: float = 1.0) -> float:
-    """The share of intervals, each narrowed to so much of its width, that hold the truth."""
-    return fmean(
-        abs(log(truth / gain.speedup)) <= narrowed * log(gain.high / gain.speedup) for gain, truth, *_ in shown
-    )
-
-
-@pytest.fixture(scope="module")
-def shown() -> Shown:
-    return shown_of(240)
-
-
-def test_the_interval_holds_the_paired_truth_in_nine_of_ten_replies_and_half_of_it_does_not(shown):
-    """N = 240, bound 216; at a true coverage of 94 % fewer have odds of 1 in 100. The control is half the interval."""
-    assert held(shown) >= 0.90
-    assert held(shown, narrowed=0.5) < 0.90
-
-
-def test_the_interval_of_the_break_even_holds_the_paired_one_in_nine_of_ten_replies(shown):
-    """One pair and one text gave 33 to 65 % without it."""
-    assert fmean(gain.break_even_low <= share <= gain.break_even_high for gain, _, share, _ in shown) >= 0.90
+    Of 600 such replies, the meter before this one, of a normal and inverse-gamma prior, showed 594 figures, 95.8 % of
+    them right, at a median half-width of 15.6 %, and told nothing in 27 %; this one 587, 96.8 %, 16.1 %, 33 %.
+    """
+    found = list(simulated(200))
+    shown = [(gain, truth, share) for gain, _, truth, share in found if gain is not None]
+    width = median((gain.high - gain.low) / 2 / gain.speedup for gain, *_ in shown)
+    untold = fmean(gain is None or gain.verdict == "cannot tell yet" for gain, *_ in found)
+    right = fmean(gain.low <= truth <= gain.high for gain, truth, _ in shown)
+    control = fmean(ignorant.low <= truth <= ignorant.high for _, ignorant, truth, _ in found)
+    print(f"{right:.1%} of {len(shown)} right, median half-width {width:.1%}, not told {untold:.1%}, {control:.1%}")
+    assert right >= 0.90 and width < 0.17 and untold < 0.36
+    assert fmean(gain.break_even_low <= share <= gain.break_even_high for gain, _, share in shown) >= 0.90
+    assert control < 0.90
 
 
 def reply_of(seconds, steps=(), memo=None, k=4, accepted=2):
@@ -119,17 +93,15 @@ def test_a_disturbed_step_moves_a_known_cost_little_and_later_figures_come_back(
     disturbed = reply_of([2.0] * 30, [1.0], KNOWN)
     disturbed.add_plain_steps([10.0])
     memo = disturbed.learn()
-    assert memo.costs["model", 4].log == pytest.approx(log(2.0), abs=0.05)
+    assert memo.costs["model", 4] == pytest.approx((log(2.0),) * EARLIER)
     assert reply_of([2.0] * 30, [1.0], memo).gain() is not None
 
 
-def test_costs_survive_the_trip_through_the_file_with_more_doubt_and_not_for_ever():
-    memo = CostMemo({("model", 4): LogCost(0.5, 0.01), ("ngram", 8): LogCost(0.9, 0.2)}, 6.0, 5)
-    kept = json.loads(json.dumps(memo.to_dict(1000.0)))
-    found = CostMemo.from_dict(kept, 2000.0)
-    assert (found.squares, found.freedom) == (6.0, 5)
-    assert found.costs["model", 4] == LogCost(0.5, 0.01 + AGED_DRIFT**2)
-    assert CostMemo.from_dict(kept, 1001.0 + BELIEVED_SECONDS) == CostMemo.from_dict(kept, 999.0) == CostMemo()
+def test_costs_survive_the_trip_through_the_file_and_not_for_ever():
+    memo = CostMemo({("model", 4): (0.5, 0.6), ("ngram", 8): (0.9,)})
+    saved = json.loads(json.dumps(memo.to_dict(1000.0)))
+    assert CostMemo.from_dict(saved, 2000.0) == memo
+    assert CostMemo.from_dict(saved, 1001.0 + BELIEVED_SECONDS) == CostMemo.from_dict(saved, 999.0) == CostMemo()
 
 
 @pytest.mark.parametrize("confidence", TABLE)

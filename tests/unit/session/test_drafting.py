@@ -5,7 +5,7 @@ import pytest
 from fakes.models import TINY, tiny_network
 from specdec_cli.core import kinds
 from specdec_cli.core.events import Round
-from specdec_cli.core.speedup import BELIEVED_SECONDS, CostMemo, LogCost
+from specdec_cli.core.speedup import BELIEVED_SECONDS, CostMemo
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.chips import LAUNCH_SHARE, chip_of
@@ -127,10 +127,10 @@ def test_another_pair_machine_or_age_does_not_believe_it(memory):
 def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(memory):
     one = drafting(memory)
     begun(one, k=4)
-    one.learn_costs(CostMemo({("model", 4): LogCost(0.6, 0.01)}))
+    one.learn_costs(CostMemo({("model", 4): (0.6,)}))
     one.remember()
     later = drafting(memory)
     begun(later, k=4)
-    assert later.known_costs().costs["model", 4].log == 0.6
+    assert later.known_costs().costs["model", 4] == (0.6,)
     begun(later, prompt_tokens=5000, k=4)
     assert later.known_costs() == CostMemo()
