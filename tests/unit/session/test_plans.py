@@ -9,7 +9,13 @@ import specdec_cli
 from specdec_cli.engine.drafters import drafters
 from specdec_cli.engine.planning.policy import Situation, Spell, plan
 
-PROMPTS = ("def parse_date(text):", "class Stack:", "import os\n\n\ndef walk(path):", "for i in range(10):", "x = [1, 2, 3]")
+PROMPTS = (
+    "def parse_date(text):",
+    "class Stack:",
+    "import os\n\n\ndef walk(path):",
+    "for i in range(10):",
+    "x = [1, 2, 3]",
+)
 REPLIES, TOKENS = 30, 24
 
 pytestmark = pytest.mark.slow  # thirty replies
