@@ -1,9 +1,7 @@
-"""`specdec` and `python -m specdec_cli`. Ctrl-C ends either without a traceback, from the first import on."""
+"""`specdec` and `python -m specdec_cli`. Ctrl-C ends either without a traceback."""
 
 from __future__ import annotations
 
-# Part of the interpreter; the module `signal` would be the first import that Ctrl-C can break.
-import _signal  # type: ignore[import-not-found]
 import os
 import sys
 
@@ -36,18 +34,13 @@ def _begin_again_in_utf8() -> None:
 def main() -> NoReturn:
     """Run the command line."""
     _begin_again_in_utf8()
-    # A program started in the background may be told to ignore Ctrl-C, and then goes on ignoring it.
-    heard = _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler
     told = tell(sys.argv[1:])
-    if heard:
-        _signal.signal(_signal.SIGINT, lambda number, frame: (told and os.write(2, told), os._exit(INTERRUPTED)))
-    from specdec_cli.cli.main import main as command_line
-
-    if told:
-        os.write(2, told)
     try:
-        if heard:
-            _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+        try:
+            from specdec_cli.cli.main import main as command_line
+        finally:
+            if told:
+                os.write(2, told)
         command_line()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

@@ -5,13 +5,11 @@ Heavy modules are imported inside the commands, so that `--help` answers at once
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import sys
 import traceback
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -65,18 +63,7 @@ for module in (run, chat, serve, race, demo, bench, audit, replay, doctor, pairs
 def version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"specdec {__version__}")
-        _warn_of_another()
         raise typer.Exit
-
-
-def _warn_of_another() -> None:
-    """Two lines on stderr where this machine has a second specdec."""
-    from specdec_cli.cli.installed import problem
-
-    own = Path(sys.argv[0])
-    found = problem(own, os.environ.get("PATH", ""), __version__) if own.is_absolute() else None
-    if found is not None:
-        typer.echo(f"warning: {found[0]}\nhint: {found[1]}", err=True)
 
 
 @app.callback()
@@ -206,5 +193,4 @@ def main() -> NoReturn:
         # From here on a late signal could only take the place of the exit code: CPython, ending, undoes our handlers.
         for number in (signal.SIGINT, *ENDING):
             signal.signal(number, signal.SIG_IGN)
-        gc.freeze()  # else CPython, ending, would look through all objects several times
     sys.exit(code)

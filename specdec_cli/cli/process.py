@@ -11,20 +11,19 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, reason
-from specdec_cli.ui.spelling import SPELLED
 
 
 def prepare_streams() -> None:
     """Streams that were closed before the start (`>&-`) become the null device, which takes the descriptor's place.
 
-    No character fails that an encoding lacks.
+    A character that an encoding lacks becomes `?`.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors=SPELLED)
+            stream.reconfigure(errors="replace")
     for name in ("write", "flush"):
         setattr(sys.stderr, name, _never_failing(getattr(sys.stderr, name)))
 

@@ -34,7 +34,6 @@ def replay(
     *,
     file: Path,
     speed: float | None = None,
-    step: bool = False,
     svg: Path | None = None,
     html: Path | None = None,
     display: LookOptions,
@@ -48,12 +47,10 @@ def replay(
 
     if speed is not None and not speed > 0.0:
         raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
-    if step and not sys.stdin.isatty():
-        raise UsageError("--step reads keys, but stdin is not a terminal", "--speed X needs no keys")
     trace = read_trace(file)
     finished = True
     if svg is None and html is None:
-        finished = _play(trace, speed, step, display.look)
+        finished = _play(trace, speed, display.look)
     for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
         if target is not None:
             write_export(option, target, trace_picture(trace, suffix), shown=not display.quiet, plain=display.plain)
@@ -63,10 +60,10 @@ def replay(
         raise typer.Exit(130)
 
 
-def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
+def _play(trace: Trace, speed: float | None, look: Look) -> bool:
     """Whether it came to its end."""
     from specdec_cli.ui.display import open_display, print_error
-    from specdec_cli.ui.replay import keys, paced, play, stepped
+    from specdec_cli.ui.replay import paced, play
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     with ExitStack() as stack:
@@ -74,10 +71,6 @@ def _play(trace: Trace, speed: float | None, step: bool, look: Look) -> bool:
         interrupt = stack.enter_context(Interrupt())
         watched = sys.stdout.isatty() or sys.stderr.isatty()
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
-        if step:
-            if not look.quiet:
-                notify("Enter or space: next round   b: back   r: run on   q: quit", look.plain)
-            pause = stepped(stack.enter_context(keys(sys.stdin, interrupt.requested)), pause)
         display = stack.enter_context(screen)
         for reply in trace.replies:
             if not play(reply.events(), display, pause):

@@ -149,8 +149,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--selftest", "Test here that rollback changes nothing",
             more="With small models of eight kinds, in 16 and 4 bits."),
         Row("--speed X", "Play X times as fast; inf does not wait", default="1; inf into a pipe"),
-        Row("--step", "Wait for a key after every round",
-            more="Enter or space for the next, b for the one before, r runs on, q ends."),
         Row("-a, --all", "List also the pairs that need more memory", name="every"),
         Row("--verify", "Compare every file's checksum with the Hub's"),
         Row("--print-config CLIENT", "Print a client's settings, and end", more=f"One of {', '.join(CLIENTS)}.",

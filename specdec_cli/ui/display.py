@@ -18,7 +18,6 @@ from specdec_cli.core.events import Event, to_dict
 from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay, RoundLines
-from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.summary import Closing, ErrorLike, columns, error_lines, summary
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe
 from specdec_cli.ui.writer import AnswerWriter
@@ -170,7 +169,7 @@ def status_line(err: TextIO, shown: bool = True) -> Iterator[Callable[[str], Non
 
     def say(words: str) -> None:
         if shown and can_draw(err):
-            err.write(spelled(f"{_ERASE_LINE}{safe(words)}", err))
+            err.write(f"{_ERASE_LINE}{safe(words)}")
             err.flush()
 
     try:
@@ -203,7 +202,7 @@ def print_columns(out: TextIO, rows: Sequence[Sequence[str]], plain: bool = Fals
         make_console(out, plain=plain).print(columns(rows))
         return
     for row in rows:
-        out.write(spelled("\t".join(map(safe, row)).rstrip("\t") + "\n", out))
+        out.write("\t".join(map(safe, row)).rstrip("\t") + "\n")
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:

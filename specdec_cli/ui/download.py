@@ -16,7 +16,6 @@ from rich.text import Text
 from specdec_cli.core.format import size
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.pairs import print_checks, print_line
-from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.suspension import cursor_for_the_shell
 from specdec_cli.ui.terminal import can_draw, make_console, safe
 
@@ -86,7 +85,7 @@ def _lines(err: TextIO) -> OnProgress:
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
         if done_bytes >= file_bytes and path not in finished:
             finished.add(path)
-            err.write(spelled(f"{safe(path)}  {size(file_bytes)}\n", err))
+            err.write(f"{safe(path)}  {size(file_bytes)}\n")
             err.flush()
 
     return report

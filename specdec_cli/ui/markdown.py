@@ -15,7 +15,6 @@ from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.segment import Segment, Segments
 from rich.text import Text
 
-from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, safe, terminal_size
 
 WIDEST = 100
@@ -25,7 +24,7 @@ WIDEST = 100
 def print_document(out: TextIO, text: str, plain: bool) -> None:
     """For a person it is rendered, and paged where it is longer than the screen, unless `plain` was asked for."""
     if not is_terminal(out):
-        out.write(spelled(safe(text), out))
+        out.write(safe(text))
         return
     console = make_console(out, plain=plain)
     console.width = min(console.width, WIDEST)
@@ -36,12 +35,11 @@ def print_document(out: TextIO, text: str, plain: bool) -> None:
 
 def print_text(out: TextIO, text: str, plain: bool) -> None:
     """`text` as it is, paged where it is longer than the screen, unless `plain` was asked for."""
-    shown = spelled(text, out)
-    if plain or not can_draw(out) or shown.count("\n") < terminal_size(out)[1]:
-        out.write(shown)
+    if plain or not can_draw(out) or text.count("\n") < terminal_size(out)[1]:
+        out.write(text)
         return
     os.environ.setdefault("LESS", "-R")  # colours as they are
-    pydoc.pager(shown)
+    pydoc.pager(text)
 
 
 def markdown(text: str, console: Console, keeps_lines: bool = False) -> Segments:

@@ -16,7 +16,6 @@ from specdec_cli.core.format import count, percent, size
 from specdec_cli.core.gain import break_even_share
 from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.pairs.verdict import PairVerdict
-from specdec_cli.ui.spelling import spelled
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
 COMMON = "mlx-community/"
@@ -177,4 +176,4 @@ def print_line(out: TextIO, text: str) -> None:
     if is_terminal(out):
         print_words(make_console(out, plain=False), Text(safe(text)))
     else:
-        out.write(spelled(safe(text) + "\n", out))
+        out.write(safe(text) + "\n")

@@ -73,7 +73,6 @@ def test_a_trace_that_breaks_off_is_played_as_far_as_it_goes_and_said_to(specdec
     [
         (("--speed", "0"), "--speed 0.0 is not above 0"),
         (("--speed", "nan"), "--speed nan is not above 0"),
-        (("--step",), "--step reads keys, but stdin is not a terminal"),
         (("--svg", "/nowhere/a.svg"), "--svg /nowhere/a.svg cannot be written: No such file or directory"),
     ],
 )

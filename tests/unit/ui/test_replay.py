@@ -1,27 +1,16 @@
-"""Playing a trace: order, pace, keys; and the command as a person runs it."""
+"""Playing a trace: order and pace."""
 
 from __future__ import annotations
 
-import os
-import termios
-import threading
-import time
-from itertools import pairwise
-
 import pytest
 
-from fakes.ui_script import Terminal, script
-from specdec_cli.core.events import Event, RoundDone
-from specdec_cli.ui.panel.live import PanelDisplay
-from specdec_cli.ui.replay import keys, paced, play, stepped
+from fakes.ui_script import script
+from specdec_cli.core.events import Event
+from specdec_cli.ui.replay import paced, play
 
 
 def never():
     return False
-
-
-def on(event):
-    return "on"
 
 
 class Clock:
@@ -66,70 +55,3 @@ def test_a_cancelled_wait_ends_the_replay_within_a_slice():
     recorder = Recorder(clock)
     assert not play(script(), recorder, paced(0.001, lambda: clock.now > 101.0, clock, clock.sleep))
     assert clock.now < 101.2 and len(recorder.shown) == 1
-
-
-def pressed(keys: str) -> tuple[Recorder, bool]:
-    clock, left = Clock(), list(keys)
-    recorder = Recorder(clock)
-    pause = stepped(lambda: left.pop(0) if left else "", paced(1.0, never, clock, clock.sleep), clock.sleep)
-    return recorder, play(script(), recorder, pause)
-
-
-def test_each_step_shows_one_round_and_other_keys_none():
-    recorder, finished = pressed(" x\n")
-    assert not finished
-    assert sum(isinstance(event, RoundDone) for event, _ in recorder.shown) == 2
-
-
-def test_r_runs_on_to_the_end_and_q_ends_at_once():
-    recorder, finished = pressed(" r")
-    assert finished and len(recorder.shown) == len(script())
-    recorder, finished = pressed("q")
-    assert not finished and len(recorder.shown) == 2
-
-
-def test_b_goes_back_a_round_and_on_from_there():
-    recorder, finished = pressed("   b r")
-    shown = [event.round.index for event, _ in recorder.shown if isinstance(event, RoundDone)]
-    rounds = [event.round.index for event in script() if isinstance(event, RoundDone)]
-    assert finished and shown == [*rounds[:3], *rounds[:2], *rounds[2:]]
-    recorder, finished = pressed("bbr")  # before the first round it stays there
-    assert finished and sum(isinstance(event, RoundDone) for event, _ in recorder.shown) == 5
-
-
-def test_steps_leave_a_display_time_to_draw_each():
-    recorder, _ = pressed("    ")
-    times = [when for event, when in recorder.shown if isinstance(event, RoundDone)]
-    assert min(later - earlier for earlier, later in pairwise(times)) == pytest.approx(0.1)
-
-
-def test_a_replay_shows_the_same_screen_as_the_run():
-    screens = []
-    for pause in (stepped(lambda: " ", on, lambda seconds: None), on):
-        terminal = Terminal(90, 30)
-        play(script(), PanelDisplay(terminal.out, terminal.err, name="demo"), pause)
-        screens.append(terminal.lines())
-        terminal.close()
-    assert screens[0] == screens[1] and any("14 tokens in 5 passes" in row for row in screens[0])
-
-
-def test_keys_arrive_one_by_one_and_the_terminal_is_given_back():
-    terminal = Terminal(80, 24)
-    stream = terminal.out
-    before = termios.tcgetattr(stream.fileno())
-    with keys(stream, never) as read:
-        os.write(terminal._master, b" q\x1b[C\x1b")
-        assert [read() for _ in range(4)] == [" ", "q", "\x1b[C", "\x1b"]
-    assert termios.tcgetattr(stream.fileno()) == before
-    terminal.close()
-
-
-def test_a_wait_for_a_key_can_be_cancelled():
-    terminal = Terminal(80, 24)
-    pressed = threading.Event()
-    threading.Timer(0.15, pressed.set).start()
-    began = time.monotonic()
-    with keys(terminal.out, pressed.is_set) as read:
-        assert read() == ""
-    assert time.monotonic() - began < 5
-    terminal.close()
