@@ -157,7 +157,7 @@ def cheapest(steps: Sequence[float], rates: Sequence[float], stake: float = inf)
 def plan(situation: Situation) -> Plan:
     """The next round. Law: equal situations have equal plans."""
     s = situation
-    if s.first and s.k is not None:
+    if s.first:
         return Plan()  # the first word does not wait for the draft
     if s.forced and s.most:
         return Plan(FORCED.name, min(s.forced, s.most))
@@ -197,8 +197,6 @@ def plan_network(s: Situation) -> Plan:
     """Go on with the present spell, end it, or begin another."""
     best = cheapest(s.steps, s.rates)
     chosen = _go_on(s, best) if s.spell.drafts else _begin(s, best)
-    if s.first and chosen.k and (s.cold or s.reading > 1 - best.price):
-        return Plan(reason=chosen.reason)  # the first word would wait for longer than it saves
     return replace(chosen, k=min(chosen.k, COLD_K)) if s.cold else chosen
 
 
