@@ -115,11 +115,11 @@ class SizeCosts:
         measured, assumed = self.medians[m] / plain_seconds - self._base, self.shape[m] - self._base
         return max(measured, LEAST_STEPS) / max(assumed, LEAST_STEPS)
 
-    def table(self, plain_seconds: float) -> list[float]:
-        """Plain steps of every size; what was measured more than once needs no assumption any more."""
+    def table(self, plain_seconds: float, sizes: int = MAX_ROWS + 1) -> list[float]:
+        """Plain steps of every size below `sizes`; what was measured more than once needs no assumption any more."""
         return [
             self.medians[n] / plain_seconds if self.count(n) > 1 else self.steps(n, plain_seconds) if n else shape
-            for n, shape in enumerate(self.shape)
+            for n, shape in enumerate(self.shape[:sizes])
         ]
 
 
@@ -138,7 +138,7 @@ class RoundCosts:
         self._passes, self._drafts = SizeCosts(passes, self._base), SizeCosts(drafts)
         self._reads: deque[float] = deque(maxlen=TURN_ROUNDS)
         self._starts: deque[float] = deque(maxlen=TURN_ROUNDS)
-        self._tables: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+        self._tables: dict[str, tuple[float, ...]] = {}
 
     def _turn(self, n: int, seconds: Iterable[float]) -> None:
         """The machine is faster or slower than it was: ratios stay, and these `seconds` of passes of n rows."""
@@ -147,7 +147,7 @@ class RoundCosts:
         self._passes.put(n, seconds)
 
     def _observe_pass(self, n: int, seconds: float) -> None:
-        self._tables = None
+        self._tables.clear()
         if last := self._passes.add(n, seconds):
             self._turn(n, last)
 
@@ -163,7 +163,7 @@ class RoundCosts:
         """
         if seconds > 0:
             self._starts.append(seconds)
-            self._tables = None
+            self._tables.clear()
             if self._passes.count(1) and seconds * SPIKE < self._passes.medians[1]:
                 self._turn(1, [seconds])
 
@@ -212,19 +212,17 @@ class RoundCosts:
 
     def round_steps(self) -> tuple[float, ...]:
         """[K] plain steps of a round of K: K draft steps and a pass of K + 1 rows."""
-        return self._steps()[0]
+        if "rounds" not in self._tables:
+            plain = self.plain_seconds()
+            passes, drafts = (1.0, *self._passes.table(plain, MAX_K + 2)[2:]), self._drafts.table(plain)
+            self._tables["rounds"] = tuple(rows + steps for rows, steps in zip(passes, drafts, strict=True))
+        return self._tables["rounds"]
 
     def pass_steps(self) -> tuple[float, ...]:
         """[K] plain steps of a pass of K + 1 rows."""
-        return self._steps()[1]
-
-    def _steps(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        if self._tables is None:
-            plain = self.plain_seconds()
-            passes = (1.0, *self._passes.table(plain)[2:])
-            drafts = self._drafts.table(plain)
-            self._tables = tuple(rows + steps for rows, steps in zip(passes, drafts, strict=False)), passes
-        return self._tables
+        if "passes" not in self._tables:
+            self._tables["passes"] = (1.0, *self._passes.table(self.plain_seconds())[2:])
+        return self._tables["passes"]
 
     def draft_seconds(self, k: int) -> float:
         """Of k draft steps."""

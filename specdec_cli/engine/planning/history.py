@@ -98,13 +98,15 @@ class History:
 
         It may be as deep as rounds now reach: twice what was judged; one more where nothing is known of the machine.
         """
+        if round.k is not None:
+            return replace(round, rates=tuple(self.acceptance.rates(self._max_k)), spell=self.spell)
         known, frontier = self.costs.shape_known, self.acceptance.frontier
         reach = min(self._max_k, 2 * frontier + 2 if known else frontier + 1)
         hope = HOPE * self.spell.left / self.spell.budget if self.spell.budget else 0.0
         looked_up = MAX_DRAFT if known else 2 * max(self.costs.most_rows - 1, 1)
         return replace(
             round,
-            lookup=round.lookup if round.k is not None else round.lookup[:looked_up],
+            lookup=round.lookup[:looked_up],
             rates=tuple(self.acceptance.rates(reach)) if self._max_k else (),
             hoped=tuple(self.acceptance.rates(reach, hope)) if self._max_k else (),
             steps=self.costs.round_steps()[: self._max_k + 1],
