@@ -204,9 +204,13 @@ class RoundCosts:
         return max(self._passes.medians, default=1)
 
     def plain_seconds(self) -> float:
-        """A plain step, now: its median; else as its start and wider passes suggest; 1 before anything was measured."""
+        """A plain step, now: its median; else as its start and wider passes suggest; 1 before anything was measured.
+
+        It takes no longer than passes of several rows, which tell where a step was measured at a slow moment.
+        """
         if self._passes.count(1):
-            return self._passes.medians[1]
+            wider = [m for n, m in self._passes.medians.items() if n > 1 and self._passes.count(n) > 1]
+            return min([self._passes.medians[1], *wider])
         implied = [median / self._passes.shape[n] for n, median in self._passes.medians.items()]
         return min((median_low(found) for found in (implied, self._starts) if found), default=1.0)
 
