@@ -53,7 +53,7 @@ def test_a_machine_that_turns_keeps_its_ratios_and_forgets_its_seconds():
 def test_a_start_much_faster_than_a_plain_step_forgets_what_was_measured():
     """Else a plain step of a busy minute makes drafting look cheap for ever. Control: a start that agrees."""
     for start, forgotten in ((1.1, True), (1.9, False)):
-        costs = drafted(measured(Costs.of_ratio(0.1, 0.2), plain=2.0), 12, 1, 0.2, 1.2)
+        costs = drafted(measured(Costs.of_ratio(0.1, 0.2), plain=2.0), 12, 1, 0.2, 2.4)
         costs.observe_start(start)
         assert costs.plain_seconds() == (start if forgotten else 2.0)
 
@@ -64,3 +64,8 @@ def test_what_is_written_down_comes_back_through_json():
     assert (written.verify[3], written.draft[2]) == pytest.approx((1.3, 0.2), rel=0.05)
     assert RoundCosts(written).round_steps()[2] == pytest.approx(costs.round_steps()[2], rel=0.01)
     assert Costs.from_dict(asdict(Costs())) == Costs()  # without a measured row too
+
+
+def test_a_plain_step_measured_at_a_slow_moment_is_taken_for_no_dearer_than_two_rows():
+    costs = drafted(measured(plain=3.0), 3, 1, 0.2, 1.2)
+    assert costs.plain_seconds() == 1.2
