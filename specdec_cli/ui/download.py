@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
-from typing import TextIO
+from threading import Event, RLock, Thread
+from typing import Any, TextIO
 
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.progress import TimeRemainingColumn as Remaining
@@ -52,12 +53,35 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
         yield _lines(err)
         return
     columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), DownloadColumn()
-    bars = Progress(*columns, Speed(), Remaining(), Pulse(), console=make_console(err, plain=False), expand=True)
-    with cursor_for_the_shell(err), bars as progress:
-        yield _bars(progress, total_bytes)
+    console, drawing = make_console(err, plain=False), RLock()
+    bars = Progress(*columns, Speed(), Remaining(), Pulse(), console=console, expand=True, auto_refresh=False)
+    with cursor_for_the_shell(err), bars as progress, _refreshed(progress, drawing):
+        yield _bars(progress, total_bytes, drawing)
 
 
-def _bars(progress: Progress, total_bytes: int) -> OnProgress:
+@contextmanager
+def _refreshed(progress: Progress, drawing: AbstractContextManager[Any]) -> Iterator[None]:
+    """Refresh ten times a second while nobody else draws.
+
+    rich's own refreshing may draw between a line's measure of the bars and its writing, which erases a line too many.
+    """
+    over = Event()
+
+    def run() -> None:
+        while not over.wait(0.1):
+            with drawing:
+                progress.refresh()
+
+    thread = Thread(target=run, name="bars", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _bars(progress: Progress, total_bytes: int, drawing: AbstractContextManager[Any]) -> OnProgress:
     """Completed files become lines above the bars: a live region taller than the screen would repeat itself."""
     whole = progress.add_task("all files", total=total_bytes)
     tasks: dict[str, TaskID] = {}
@@ -65,16 +89,17 @@ def _bars(progress: Progress, total_bytes: int) -> OnProgress:
     reports = count(1)
 
     def report(path: str, done_bytes: int, file_bytes: int) -> None:
-        if path not in done_by_file:
-            tasks[path] = progress.add_task(safe(path), total=file_bytes)
-        done_by_file[path] = max(done_bytes, done_by_file.get(path, 0))
-        number = next(reports)
-        progress.update(whole, completed=min(sum(done_by_file.values()), total_bytes), reports=number)
-        if path in tasks:
-            progress.update(tasks[path], completed=done_by_file[path], reports=number)
-            if done_by_file[path] >= file_bytes:
-                progress.remove_task(tasks.pop(path))
-                progress.console.print(Text(f"{safe(path)}  {size(file_bytes)}", "dim"))
+        with drawing:
+            if path not in done_by_file:
+                tasks[path] = progress.add_task(safe(path), total=file_bytes)
+            done_by_file[path] = max(done_bytes, done_by_file.get(path, 0))
+            number = next(reports)
+            progress.update(whole, completed=min(sum(done_by_file.values()), total_bytes), reports=number)
+            if path in tasks:
+                progress.update(tasks[path], completed=done_by_file[path], reports=number)
+                if done_by_file[path] >= file_bytes:
+                    progress.remove_task(tasks.pop(path))
+                    progress.console.print(Text(f"{safe(path)}  {size(file_bytes)}", "dim"))
 
     return report
 

@@ -1,8 +1,12 @@
 """Progress of a pull where no bar can be drawn, and the sign of a stall."""
 
 import io
+import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 
+import pyte
+from rich.live import Live
 from rich.progress import Progress
 
 from specdec_cli.ui.download import STALLED_SECONDS, PullScreen, Pulse, _bars, pull_display
@@ -33,7 +37,7 @@ def test_data_that_is_not_in_the_file_yet_is_no_stall():
     """The bug: Xet writes in flushes, and a busy download said that no data came."""
     now = [0.0]
     progress = Progress(Pulse(lambda: now[0]), disable=True)
-    report = _bars(progress, 1000)
+    report = _bars(progress, 1000, nullcontext())
     shown = []
     for done in (100, 100, 100):
         report("a.safetensors", done, 500)
@@ -56,3 +60,22 @@ def test_a_pull_writes_filtered_lines():
     err = io.StringIO()
     PullScreen(err).line("to download: 5\x1b[2J MB")
     assert err.getvalue() == "to download: 5 MB\n"
+
+
+def test_refreshing_erases_no_line_of_a_complete_file(monkeypatch):
+    """rich's own refreshing drew between a line's measure of the bars and its writing: a pull lost a file's line."""
+    monkeypatch.setenv("TERM", "xterm")
+    measured = Live.process_renderables
+    monkeypatch.setattr(Live, "process_renderables", lambda live, these: (measured(live, these), time.sleep(0.01))[0])
+    err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    err.isatty = lambda: True
+    names = [f"part-{n}.safetensors" for n in range(60)]
+    with pull_display(err, 60 * 1000) as report:
+        for name in names:
+            report(name, 500, 1000)
+            report(name, 1000, 1000)
+    screen = pyte.HistoryScreen(80, 24, history=1000)
+    pyte.Stream(screen).feed(err.buffer.getvalue().decode().replace("\n", "\r\n"))
+    rows = ["".join(row[x].data for x in range(80)).split() for row in screen.history.top]
+    rows += [line.split() for line in screen.display]
+    assert [row[0] for row in rows if row and row[0] != "all"] == names
