@@ -101,7 +101,7 @@ class DraftController:
     def remember(self) -> None:
         """Write the measurements to the store."""
         for situation, history in self._histories.items():
-            if history.costs.ready:
+            if history.costs.ready or history.costs.rows_measured:
                 self.store[f"{self.identity} · {situation}"] = history.to_dict(self.now())
         if (found := self._round_costs.get(self._situation)) and found.costs:
             self.store[f"{self.identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self.now())

@@ -72,12 +72,15 @@ class Spell:
 class Situation:
     """All that a round is decided by.
 
-    `most`: tokens that a draft may have. `k`: as asked for, None: `auto`. `forced`: tokens that the grammar forces.
-    `source`: who looks up; `lookup`[i] = P(its token i + 1 is accepted | those before were); `predicted`: the K at
-    which a caller's prediction is tried, 0: as any lookup. `network`: the drafter that the pair's draft is, empty
-    without one; `rates` as `lookup`, `hoped` the same at its best; `steps`[K] its rounds' costs, `passes`[K] those of
-    passes of K + 1 rows; `reading`: what the draft must read first, `unread` tokens.
+    `most`: tokens that a draft may have. `k`: as asked for, None: `auto`. `first`: nothing was emitted in this reply.
+    `forced`: tokens that the grammar forces.
+    `source`: who looks up after a `match` of so many tokens; `lookup`[i] = P(its token i + 1 is accepted | those before
+    were); `predicted`: the K at which a caller's prediction is tried, 0: as any lookup.
+    `network`: the drafter that the pair's draft is, empty without one; `rates` as `lookup`, `hoped` the same at its
+    best; `steps`[K] its rounds' costs, `passes`[K] those of passes of K + 1 rows; `reading`: what the draft must read
+    first, `unread` tokens.
     `ready`: a plain step was measured; `tried`: drafted rounds were; `doubt`: how far (log) assumed costs may be off.
+    `left`: tokens that the reply may still emit; `emitted` in it so far; `tokens`: in all replies.
     """
 
     most: int
