@@ -218,8 +218,8 @@ FAULTS = (
     Fault(
         "one token more than the context holds",
         "session/session.py",
-        "return min(request.max_tokens, limit - len(prompt))",
-        "return min(request.max_tokens, limit + 1 - len(prompt))",
+        "return min(self.request.max_tokens, limit - len(prompt))",
+        "return min(self.request.max_tokens, limit + 1 - len(prompt))",
         "unit/session/test_session.py",
     ),
     Fault(

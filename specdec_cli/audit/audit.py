@@ -104,7 +104,7 @@ def _compare_text(
     session: Session, plan: AuditPlan, prompt: AuditPrompt, temperature: float, on_answer: Callable[[str], None]
 ) -> tuple[KnownText, Start, list[Finding], int]:
     """Plain decoding's answer, the setting, a finding for each K with no limit yet, and the most rows of any pass."""
-    ids = session.raw_tokens(prompt.text) if plan.raw else session.chat_tokens(prompt.text)
+    ids = session.pair.text_tokens(prompt.text) if plan.raw else session.pair.chat_tokens(prompt.text)
     requests = [plan.request(temperature, k) for k in plan.ks]
     replies: list[tuple[Start, list[Round]]] = []
     for request in requests:
@@ -113,7 +113,7 @@ def _compare_text(
         start = next(event for event in events if isinstance(event, Start))
         replies.append((start, [event.round for event in events if isinstance(event, RoundDone)]))
     answers = [[token for round in rounds for token in round.emitted] for _, rounds in replies]
-    text, divergences = compare(ids, session.plain(ids, requests[0]), answers, session.piece)
+    text, divergences = compare(ids, session.plain(ids, requests[0]), answers, session.pair.tokenizer.piece)
     findings = []
     for (start, rounds), divergence in zip(replies, divergences, strict=True):
         tokens = divergence.position + 1 if divergence else len(text.positions)
@@ -167,7 +167,7 @@ def measure(
     session's target has read is replaced: it is the slot that answers that is measured.
     """
     target = session.slot.target
-    precision = device.float32_products() if session.dtype == "float32" else session.dtype
+    precision = device.float32_products() if session.pair.dtype == "float32" else session.pair.dtype
     largest = max(position.largest_logit for _, text in texts for position in text.positions)
     machine: Mapping[int, list[LeadChange]] = {n: [] for n in rows}
     ours: Mapping[int, list[LeadChange]] = {n: [] for n in rows}

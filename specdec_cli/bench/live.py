@@ -23,7 +23,7 @@ from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.session.load import beside, load
-from specdec_cli.session.session import Session
+from specdec_cli.session.session import Reply, Session
 from specdec_cli.system.machine import physical_bytes
 from specdec_cli.version import __version__
 
@@ -52,7 +52,7 @@ class LiveMachine:
         self.environment = _environment(self._any)
 
     def fitting(self, prompts: Sequence[BenchPrompt], tokens: int) -> list[BenchPrompt]:
-        limit = min(session.context_limit(Request()) or sys.maxsize for session in self._sessions.values())
+        limit = min(session.pair.context.tokens(Request()) or sys.maxsize for session in self._sessions.values())
         return [prompt for prompt in prompts if len(self._tokens(prompt)) + tokens <= limit]
 
     def sleep(self, seconds: float) -> None:
@@ -133,7 +133,7 @@ class LiveMachine:
 
     def _tokens(self, prompt: BenchPrompt) -> list[int]:
         if prompt.id not in self._ids:
-            encode = self._any.raw_tokens if self._request.settings.raw else self._any.chat_tokens
+            encode = self._any.pair.text_tokens if self._request.settings.raw else self._any.pair.chat_tokens
             self._ids[prompt.id] = encode(prompt.text)
         return self._ids[prompt.id]
 
@@ -144,14 +144,14 @@ class LiveMachine:
 
 def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> Iterator[int]:
     """mlx-lm's plain decoding, token by token, each of them detokenized as an answer's are."""
-    tokenizer, sampling = session.pair.tokenizer, session.sampling(request)
-    stream, stops = tokenizer.stream(()), tokenizer.stop_tokens
+    reply = Reply(session.pair, session.slot, prompt, request)
+    sampling, stream, stops = reply.sampling, session.pair.tokenizer.stream(()), reply.ends
     changed = sampling.counts_tokens or sampling.logit_bias or request.constraint
     if sampling.greedy and not changed:
-        network, tokens = session.slot.target.network.module, session.allowed_tokens(prompt, request)
-        found = (round.next for round in baseline(network, prompt, tokens, stops, session.clock))
+        network = session.slot.target.network.module
+        found = (round.next for round in baseline(network, prompt, reply.max_tokens, stops, session.clock))
     else:
-        found = (step.token for step in session.plain(prompt, request))
+        found = (step.token for step in reply.plain())
     for token in found:
         if token not in stops:
             stream.step(token)
@@ -173,7 +173,7 @@ def load_machine(
     pair = load(request.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell)
     pairs = [pair, *(beside(pair, name) for name in request.drafts)]
     sessions = [one.session(one.first) for one in pairs]
-    return LiveMachine({session.names[1]: session for session in sessions}, request, cancelled)
+    return LiveMachine({session.pair.names[1]: session for session in sessions}, request, cancelled)
 
 
 def _contenders(sessions: Mapping[str | None, Session], request: BenchRequest) -> tuple[Contender, ...]:
@@ -182,7 +182,7 @@ def _contenders(sessions: Mapping[str | None, Session], request: BenchRequest) -
     found = []
     for kind in kinds:
         if kind.by_network:
-            drafters = {name: one.drafter(Request(drafter=kind.name)).name for name, one in sessions.items()}
+            drafters = {n: one.pair.drafting(Request(drafter=kind.name)).kind.name for n, one in sessions.items()}
             found += [Contender(drafter, name, held) for name, drafter in drafters.items()]
     found += [Contender(kind.name, None, held) for kind in kinds if not kind.by_network]
     return tuple(dict.fromkeys(found))
@@ -196,7 +196,7 @@ def _environment(session: Session) -> Environment:
         system=mac or f"{platform.system()} {platform.release()}",
         memory_bytes=physical_bytes(),
         cores=os.cpu_count() or 1,
-        dtype=session.dtype,
+        dtype=session.pair.dtype,
         caches={"target": session.slot.target.cache_kinds},
         versions={"specdec": __version__, "python": platform.python_version(), **device.versions()},
         date=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -81,7 +81,7 @@ class Loaded:
     @property
     def summary(self) -> str:
         """The pair with its models, in one line."""
-        (target, draft), kind = self.session.names, self.session.pair.draft_kind
+        (target, draft), kind = self.session.pair.names, self.session.pair.draft_kind
         who = f"its own head ({kind})" if draft == target and kind in HEADS else f"draft {draft}"
         return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
 
@@ -144,12 +144,12 @@ class Chat:
         memory = self.capacity.memory_tokens
         if memory is None:
             return request
-        return replace(request, max_context=min(memory, self.loaded.session.context_limit(request) or memory))
+        return replace(request, max_context=min(memory, self.loaded.session.pair.context.tokens(request) or memory))
 
     @property
     def context_limit(self) -> int | None:
         """Tokens that the conversation may have: by the models, by --max-context, and by the memory."""
-        return self.loaded.session.context_limit(self.request())
+        return self.loaded.session.pair.context.tokens(self.request())
 
     @property
     def capacity(self) -> Capacity:
@@ -166,14 +166,14 @@ class Chat:
     @property
     def toolbar(self) -> list[str]:
         """A word on scarce memory, pair, K, temperature, context used and its limit, and acceptance so far."""
-        session, request = self.loaded.session, self.request()
+        pair, request = self.loaded.session.pair, self.request()
         limit, rate = self.context_limit, self.stats.rounds.draft_acceptance_rate
         parts = [
             self.memory_warning,
             self.loaded.pair.name,
             request.constraint.kind if request.constraint else "",
-            f"K {request.k}" if session.drafter(request).drafts else "plain decoding",
-            f"temp {session.effective(request)['temperature']:g}",
+            f"K {request.k}" if pair.drafting(request).kind.drafts else "plain decoding",
+            f"temp {pair.effective(request)['temperature']:g}",
             f"context {self.context_tokens}" + ("" if limit is None else f" / {limit}"),
             "" if rate is None else f"accepted {percent(rate)}",
         ]
@@ -186,7 +186,7 @@ class Chat:
     def retry(self) -> str:
         """Another answer to the last message; the old one stays until there is a new one. Raises: SpecdecError."""
         last = self.last_turn("/retry")
-        if not self.loaded.session.effective(self.request())["temperature"]:
+        if not self.loaded.session.pair.effective(self.request())["temperature"]:
             self.screen.notice("at temperature 0 the answer stays the same: /set temp 0.8 samples")
         self._ask(self.conversation.without_last(), last.user, last.attempt + 1)
         return ""
@@ -247,7 +247,7 @@ class Chat:
         if dropped := fitted.left_out - conversation.left_out:
             holds = f"the context holds {self.context_limit} tokens"
             self.screen.notice(f"left out the {count(dropped, 'oldest turn')}: {holds}")
-        tags = self.loaded.session.thinking(fitted.ids)
+        tags = self.loaded.session.pair.tokenizer.thinking(fitted.ids)
         start, prefill, finish = self._reply(fitted, request, tags)
         if finish.reason == "interrupted" and not finish.text:
             self.screen.notice("stopped before the first word: the message was taken back")
@@ -287,7 +287,7 @@ class Chat:
         return seen[Start], seen[Prefill], seen[Finish]
 
     def _render(self, messages: Any) -> list[int]:
-        return self.loaded.session.conversation_tokens(messages, self.settings.template)
+        return self.loaded.session.pair.message_tokens(messages, self.settings.template)
 
     def _facts(self, start: Start, prefill: Prefill, finish: Finish) -> dict[str, Any]:
         """The facts of one answer in a transcript."""

@@ -148,7 +148,7 @@ def _k(chat: Chat, argument: str) -> None:
 def _draft(chat: Chat, argument: str) -> None:
     drafts, loaded = one_name("/draft", ON_OFF)(argument) == "on", chat.loaded
     kind = kind_of(loaded.drafter)
-    if drafts and (kind.needs_draft or not kind.drafts) and loaded.session.names[1] is None:
+    if drafts and (kind.needs_draft or not kind.drafts) and loaded.session.pair.names[1] is None:
         if loaded.pair.draft:
             chat.switch(replace(loaded.spec, drafter=MODEL.name))
         else:
@@ -212,7 +212,7 @@ def settings_rows(chat: Chat) -> list[tuple[str, str]]:
     return [
         ("pair", chat.loaded.summary),
         ("k", f"{request.k}, drafter {request.drafter}"),
-        *((flag(name), f"{value:g}") for name, value in chat.loaded.session.effective(request).items()),
+        *((flag(name), f"{value:g}") for name, value in chat.loaded.session.pair.effective(request).items()),
         ("seed", "off" if request.seed is None else str(request.seed)),
         ("stop", " ".join(request.stop) or "off"),
         ("rule", request.rule),
@@ -271,7 +271,7 @@ def _think(chat: Chat, argument: str) -> None:
     values = TemplateValues.of_word(one_name("/think", THINK_WORDS)(argument))
     chat.settings = replace(chat.settings, asked=values)
     if values.unread_by(chat.loaded.session.pair.tokenizer.template_names):
-        chat.screen.notice(f"the template of {chat.loaded.session.names[0]} reads nothing of it")
+        chat.screen.notice(f"the template of {chat.loaded.session.pair.names[0]} reads nothing of it")
 
 
 def _set_words() -> Iterable[str]:

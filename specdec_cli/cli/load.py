@@ -74,7 +74,8 @@ def warn_of_unread(values: TemplateValues, session: Session, *, shown: bool, pla
     from specdec_cli.ui.display import print_notice
 
     if shown and values.unread_by(session.pair.tokenizer.template_names):
-        print_notice(sys.stderr, f"--think has no effect: {session.names[0]}'s template reads nothing of it", plain)
+        name = session.pair.names[0]
+        print_notice(sys.stderr, f"--think has no effect: {name}'s template reads nothing of it", plain)
 
 
 def draft_name(draft: str | None, head_from: str | None) -> str | None:

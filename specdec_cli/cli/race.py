@@ -93,9 +93,9 @@ def run_race(
     from specdec_cli.ui.race import race_display
 
     request = asked.request(spec)
-    rendered = partial(session.chat_tokens, system=prompt.system, values=asked.template)
-    request = lanes.same_text(request, session.effective(request)["temperature"])
-    ids = session.raw_tokens(prompt.text) if prompt.raw else rendered(prompt.text)
+    rendered = partial(session.pair.chat_tokens, system=prompt.system, values=asked.template)
+    request = lanes.same_text(request, session.pair.effective(request)["temperature"])
+    ids = session.pair.text_tokens(prompt.text) if prompt.raw else rendered(prompt.text)
     introduce_demo(spec.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:

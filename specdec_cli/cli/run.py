@@ -79,7 +79,7 @@ def run(
         screen = stack.enter_context(display.open(spec.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
         session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
-        ids = session.raw_tokens(text) if raw else session.chat_tokens(text, answer.system, asked.template)
+        ids = session.pair.text_tokens(text) if raw else session.pair.chat_tokens(text, answer.system, asked.template)
         warn_of_unread(asked.template, session, **said)
         introduce_demo(spec.pair.name, **said)
         if display.notices and sys.stderr.isatty():

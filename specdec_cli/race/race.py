@@ -208,9 +208,10 @@ def find_divergence(
     if place >= max(len(plain), len(drafted)):
         return None
     steps = session.plain(plan.ids, replace(plan.plain, max_tokens=place + 1))
-    text, (one, other) = compare(plan.ids, steps, [plain[: place + 1], drafted[: place + 1]], session.piece)
+    answers = [plain[: place + 1], drafted[: place + 1]]
+    text, (one, other) = compare(plan.ids, steps, answers, session.pair.tokenizer.piece)
     found = other or one
     if found is None or not math.isfinite(found.gap):
         return found
     rounding = measure(session, [("race", text)], rows_of([plan.request.k]))
-    return replace(found, limit=rounding.limit(session.effective(plan.request)["temperature"]))
+    return replace(found, limit=rounding.limit(session.pair.effective(plan.request)["temperature"]))

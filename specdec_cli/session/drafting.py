@@ -94,16 +94,13 @@ class DraftController:
             self._round_costs[self._situation] = CostMemo.from_dict(values or {}, self.now())
         return self._round_costs[self._situation]
 
-    def learn_costs(self, found: CostMemo) -> None:
-        """What this reply found of them."""
+    def remember(self, found: CostMemo) -> None:
+        """Write to the store what this reply measured, and what it `found` of the costs of rounds."""
         self._round_costs[self._situation] = found
-
-    def remember(self) -> None:
-        """Write the measurements to the store."""
         for situation, history in self._histories.items():
             if history.costs.ready or history.costs.rows_measured:
                 self.store[f"{self.identity} · {situation}"] = history.to_dict(self.now())
-        if (found := self._round_costs.get(self._situation)) and found.costs:
+        if found.costs:
             self.store[f"{self.identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self.now())
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:

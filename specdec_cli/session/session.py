@@ -13,7 +13,7 @@ from typing import Any
 
 from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.core.events import Event, Finish, FinishReason, Prefill, Reading, Start
-from specdec_cli.core.kinds import DrafterKind, Drafting, drafting, effective_rule
+from specdec_cli.core.kinds import Drafting, drafting, effective_rule
 from specdec_cli.core.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.core.speedup import Meter
 from specdec_cli.core.stats import Stats
@@ -33,7 +33,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.models.bans import Bans
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.template import NO_VALUES, TemplateValues
-from specdec_cli.models.text import StopStrings, Thinking
+from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.models.turns import Message
@@ -99,6 +99,11 @@ class LoadedPair:
         return self.first.draft.kind if self.first.draft else None
 
     @property
+    def dtype(self) -> str:
+        """The type the target computes in, such as `bfloat16`."""
+        return self.first.target.dtype
+
+    @property
     def context(self) -> ContextLimit:
         """What target and draft were made for."""
         target, draft = self.first.target, self.first.draft
@@ -111,6 +116,14 @@ class LoadedPair:
     def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
         """A conversation, in a slot of its own unless one is given."""
         return Session(self, slot or self.slot(), clock)
+
+    def drafting(self, request: Request) -> Drafting:
+        """Who drafts with this pair, and how long."""
+        return drafting(request.drafter, request.k, self.draft_kind)
+
+    def effective(self, request: Request) -> dict[str, float]:
+        """Every sampling value by name: the request's, else the target's defaults, else off."""
+        return effective(self.generation_config, request.sampling)
 
     def vocabulary(self) -> Vocabulary:
         """The tokenizer as grammars need it, made at its first use.
@@ -125,6 +138,12 @@ class LoadedPair:
     def text_tokens(self, text: str) -> list[int]:
         """Ids of the text itself, to be continued."""
         return self.tokenizer.encode(text)
+
+    def chat_tokens(self, prompt: str, system: str | None = None, values: TemplateValues = NO_VALUES) -> list[int]:
+        """Ids of a one-message conversation under the chat template; plain text for a model without one."""
+        messages: list[Message] = [{"role": "user", "content": prompt}]
+        messages = [{"role": "system", "content": system}, *messages] if system else messages
+        return self.message_tokens(messages, values)
 
     def message_tokens(
         self,
@@ -158,70 +177,6 @@ class Session:
         self.pair, self.slot, self.clock = pair, slot, clock
         self._controller = DraftController(slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds)
 
-    @property
-    def names(self) -> tuple[str, str | None]:
-        """Target and draft."""
-        return self.pair.names
-
-    def chat_tokens(self, prompt: str, system: str | None = None, values: TemplateValues = NO_VALUES) -> list[int]:
-        """Ids of a one-message conversation under the chat template; plain text for a model without one."""
-        messages: list[Message] = [{"role": "user", "content": prompt}]
-        messages = [{"role": "system", "content": system}, *messages] if system else messages
-        return self.pair.message_tokens(messages, values)
-
-    def conversation_tokens(self, messages: Sequence[Message], values: TemplateValues = NO_VALUES) -> list[int]:
-        """As `LoadedPair.message_tokens`."""
-        return self.pair.message_tokens(messages, values)
-
-    def thinking(self, prompt: Sequence[int]) -> Thinking | None:
-        """The tags around the model's thinking, and whether `prompt` has already opened them; None if it has none."""
-        return self.pair.tokenizer.thinking(prompt)
-
-    def effective(self, request: Request) -> dict[str, float]:
-        """Every sampling value by name: the request's, else the target's defaults, else off."""
-        return effective(self.pair.generation_config, request.sampling)
-
-    def raw_tokens(self, text: str) -> list[int]:
-        """Ids of the text itself, to be continued."""
-        return self.pair.text_tokens(text)
-
-    @property
-    def dtype(self) -> str:
-        """The type the target computes in, such as `bfloat16`."""
-        return self.slot.target.dtype
-
-    def piece(self, token: int) -> str:
-        """One token as text, unfiltered."""
-        return self.pair.tokenizer.piece(token)
-
-    def drafter(self, request: Request) -> DrafterKind:
-        """The drafter in effect."""
-        return self.drafting(request).kind
-
-    def drafting(self, request: Request) -> Drafting:
-        """Who drafts with this pair, and how long."""
-        return drafting(request.drafter, request.k, self.pair.draft_kind)
-
-    def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
-        """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part.
-
-        Above temperature 0 it draws as `coupled` does, with the noise of the request's seed (0 without one).
-        """
-        noise = Noise(attempt_seed(request.seed or 0, request.attempt))
-        scores = target_scores(self.sampling(request), noise, prompt, self.matcher(prompt, request))
-        tokens, stops = self.allowed_tokens(prompt, request), self.stop_tokens(request)
-        network = self.slot.target.network
-        return plain_steps(network.module, prompt, tokens, stops, scores, network.kv)
-
-    def stop_tokens(self, request: Request) -> frozenset[int]:
-        """The tokens that end an answer: the target's own, and the request's."""
-        own = () if request.ignore_eos else self.pair.tokenizer.stop_tokens
-        return frozenset(request.stop_tokens).union(own)
-
-    def context_limit(self, request: Request) -> int | None:
-        """Tokens that prompt and answer may have together: the tightest of both models and --max-context."""
-        return self.pair.context.tokens(request)
-
     def reply(
         self,
         prompt: str | Sequence[int],
@@ -242,33 +197,55 @@ class Session:
             raise UsageError(f"a request and {', '.join(options)} were given", "give one of the two")
         request = require_valid(request or request_of(options))
         if isinstance(prompt, str):
-            prompt = self.raw_tokens(prompt) if raw else self.chat_tokens(prompt)
+            prompt = self.pair.text_tokens(prompt) if raw else self.pair.chat_tokens(prompt)
         else:
             prompt = token_ids("prompt", prompt)
-        return self._reply(prompt, request, cancelled, raw)
-
-    def _reply(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
-        with recovering(self.slot.target, self.slot.draft):
-            yield from self._events(prompt, request, cancelled, raw)
+        return self._events(prompt, request, cancelled, raw)
 
     def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
-        max_tokens, matcher = self.allowed_tokens(prompt, request), self.matcher(prompt, request)
-        rule = self.rule(prompt, request, matcher)
-        clock, stats, context = self.clock, Stats(), list(prompt)
-        yield self._start(prompt, request, max_tokens, rule.name)
+        with recovering(self.slot.target, self.slot.draft):
+            yield from Reply(self.pair, self.slot, prompt, request, raw).events(self._controller, self.clock, cancelled)
+
+    def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
+        """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part."""
+        return Reply(self.pair, self.slot, prompt, request).plain()
+
+
+class Reply:
+    """One reply to `prompt`: what may be said, by which rule, and how that becomes text.
+
+    Raises: UsageError for what cannot be enforced, DoesNotFit for a prompt that fills the context.
+    """
+
+    def __init__(
+        self, pair: LoadedPair, slot: Slot, prompt: Sequence[int], request: Request, raw: bool = False
+    ) -> None:
+        self.pair, self.slot, self.prompt, self.request, self.raw = pair, slot, prompt, request, raw
+        self.meant = pair.drafting(request)
+        self.context_limit = pair.context.tokens(request)
+        self.max_tokens = self._max_tokens()
+        own = () if request.ignore_eos else pair.tokenizer.stop_tokens
+        self.ends = frozenset(request.stop_tokens).union(own)
+        self.matcher = self._matcher()
+        self.sampling = self._sampling()
+        self.stats = Stats()
+
+    def events(self, controller: DraftController, clock: Clock, cancelled: Cancelled) -> Iterator[Event]:
+        """As `Session.reply`; once."""
+        target, request, stats, context = self.slot.target, self.request, self.stats, list(self.prompt)
+        rule = self.rule()
+        yield self._start(rule.name)
         device.reset_peak_memory()
         began = clock()
-        meant, predicted = self.drafting(request), self.predicted(request)
-        drafters = self._controller.begin(meant.kind, meant.k, rule, context, max_tokens, predicted, matcher)
-        halted, read, seconds = yield from read_prompt(self.slot.target, drafters, context, clock, cancelled)
-        self._controller.prompt_was_read(read, seconds)
-        tokenizer, stop_strings = self.pair.tokenizer, StopStrings(request.stop)
-        stream, ends = tokenizer.stream(prompt if raw else ()), self.stop_tokens(request)
-        writer = Writer(stream, stop_strings, tokenizer, request.stop_repetition, ends, request.min_tokens)
-        memo = self._controller.known_costs()
-        meter = GainMeter(self.slot.target, rule, context, Meter(memo), clock, max_tokens)
+        drafters = controller.begin(
+            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher
+        )
+        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, cancelled)
+        controller.prompt_was_read(read, seconds)
+        writer = self._writer()
+        meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens)
         rounds = decode(
-            self.slot.target, drafters, rule, context, max_tokens, ends, meter.clock,
+            target, drafters, rule, context, self.max_tokens, self.ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs,
         )  # fmt: skip
         first = last = meter.clock()
@@ -289,26 +266,43 @@ class Session:
         rounds.close()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
-        yield self._finish(writer, stats, meter, matcher, max_tokens)
+        yield self._finish(writer, meter, controller)
 
-    def _start(self, prompt: Sequence[int], request: Request, max_tokens: int, rule: str) -> Start:
-        """The values in effect in the reply to `prompt`, which may have `max_tokens`."""
-        values, meant = self.effective(request), self.drafting(request)
-        draft = self.slot.draft if meant.kind.by_network else None
+    def plain(self) -> Iterator[PlainStep]:
+        """By mlx-lm's own plain decoding.
+
+        Above temperature 0 it draws as `coupled` does, with the noise of the request's seed (0 without one).
+        """
+        noise = Noise(attempt_seed(self.request.seed or 0, self.request.attempt))
+        scores = target_scores(self.sampling, noise, self.prompt, self.matcher)
+        network = self.slot.target.network
+        return plain_steps(network.module, self.prompt, self.max_tokens, self.ends, scores, network.kv)
+
+    def rule(self) -> AcceptanceRule:
+        """The effective rule, with the noise of the request's seed, or of one of its own."""
+        request, sampling = self.request, self.sampling
+        seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
+        sampler = Sampler(sampling, seed, self.prompt, self.slot.target.vocab_size, self.matcher)
+        return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
+
+    def _start(self, rule: str) -> Start:
+        """The values in effect."""
+        request, values, kind = self.request, self.pair.effective(self.request), self.meant.kind
+        draft = self.slot.draft if kind.by_network else None
         models = {"target": self.slot.target} | ({"draft": draft} if draft else {})
         return Start(
-            target=self.names[0],
-            draft=self.names[1] if draft else None,
-            drafter=meant.kind.name,
+            target=self.pair.names[0],
+            draft=self.pair.names[1] if draft else None,
+            drafter=kind.name,
             rule=rule,
-            k=meant.k,
+            k=self.meant.k,
             temperature=values.pop("temperature"),
             seed=request.seed,
             attempt=request.attempt,
-            prompt_tokens=len(prompt),
-            max_tokens=max_tokens,
-            context_limit=self.context_limit(request),
-            dtype=self.dtype,
+            prompt_tokens=len(self.prompt),
+            max_tokens=self.max_tokens,
+            context_limit=self.context_limit,
+            dtype=self.pair.dtype,
             device=device.backend(),
             caches={role: model.cache_kinds for role, model in models.items()},
             sampling=values | {"logit_bias": request.logit_bias},
@@ -317,66 +311,61 @@ class Session:
             draft_context=draft.recent if draft else None,
         )
 
-    def _finish(
-        self, writer: Writer, stats: Stats, meter: GainMeter, matcher: Matcher | Bans | None, max_tokens: int
-    ) -> Finish:
+    def _finish(self, writer: Writer, meter: GainMeter, controller: DraftController) -> Finish:
         """The reply's end; what it taught of costs is kept."""
+        stats = self.stats
         reason: FinishReason = writer.stopped or "length"
-        if not writer.stopped and stats.emitted_tokens < max_tokens:
+        if not writer.stopped and stats.emitted_tokens < self.max_tokens:
             reason = "interrupted"
         stats.peak_memory_bytes = device.peak_memory_bytes()
         stats.measuring_seconds = meter.seconds
         stats.gain = meter.finish(complete=reason != "interrupted")
-        self._controller.learn_costs(meter.learn())
-        self._controller.remember()
+        controller.remember(meter.learn())
         clear_cache()
         # A repetition cuts its round, and the matcher has consumed all of it: its `complete` would be wrong.
-        complete = None if matcher is None else matcher.complete
-        complete = complete and reason != "repetition"
-        return writer.finish(reason, stats, complete)
+        complete = None if self.matcher is None else self.matcher.complete
+        return writer.finish(reason, stats, complete and reason != "repetition")
 
-    def predicted(self, request: Request) -> Sequence[int]:
+    def _writer(self) -> Writer:
+        tokenizer, request = self.pair.tokenizer, self.request
+        stream = tokenizer.stream(self.prompt if self.raw else ())
+        stop = StopStrings(request.stop)
+        return Writer(stream, stop, tokenizer, request.stop_repetition, self.ends, request.min_tokens)
+
+    def _predicted(self) -> Sequence[int]:
         """Ids of the text that the answer will probably resemble.
 
         Raises: UsageError if nobody would look it up, DoesNotFit for one that is far too long.
         """
-        require_lookups(request.predict, request.drafter, request.k)
-        predicted = request.predict
+        predicted = self.request.predict
+        require_lookups(predicted, self.request.drafter, self.request.k)
         if not predicted:
             return ()
         if isinstance(predicted, str):
-            predicted = predicted_tokens(self.pair.tokenizer, predicted, self.context_limit(request))
+            predicted = predicted_tokens(self.pair.tokenizer, predicted, self.context_limit)
         return [token for token in predicted if token < self.slot.target.vocab_size]  # no others can be said
 
-    def matcher(self, prompt: Sequence[int], request: Request) -> Matcher | Bans | None:
+    def _matcher(self) -> Matcher | Bans | None:
         """The request's constraint, with what it bans, at the beginning of the answer; None without either.
 
         A model that thinks may do so first: the constraint is of what comes behind.
         Raises: UsageError for one that cannot be enforced, and for stop strings that could cut its answer.
         """
-        constraint, matcher = request.constraint, None
+        request, constraint, matcher = self.request, self.request.constraint, None
         if constraint is not None:
             if request.ignore_eos:
                 raise UsageError(f"ignore_eos goes on where {constraint.flag} ends", "leave one of them out")
-            thinking = None if constraint.whole else self.thinking(prompt)
+            thinking = None if constraint.whole else self.pair.tokenizer.thinking(self.prompt)
             require_uncut(constraint, request.stop, thinks=thinking is not None)
             matcher = self.pair.vocabulary().matcher(constraint, thinking)
         if not (request.bad_words or request.min_tokens):
             return matcher
-        words, ends = [word.encode() for word in request.bad_words], self.stop_tokens(request)
-        tokens, rows = self.pair.tokenizer.table().tokens, self.slot.target.vocab_size
-        return Bans(tokens, rows, words, ends, request.min_tokens, matcher)
+        words, tokens = [word.encode() for word in request.bad_words], self.pair.tokenizer.table().tokens
+        return Bans(tokens, self.slot.target.vocab_size, words, self.ends, request.min_tokens, matcher)
 
-    def rule(self, prompt: Sequence[int], request: Request, matcher: Matcher | Bans | None = None) -> AcceptanceRule:
-        """The effective rule, with the noise of the request's seed, or of one of its own."""
-        sampling = self.sampling(request)
-        seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
-        sampler = Sampler(sampling, seed, prompt, self.slot.target.vocab_size, matcher)
-        return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
-
-    def sampling(self, request: Request) -> Sampling:
+    def _sampling(self) -> Sampling:
         """Every sampling value that takes effect. Raises: UsageError."""
-        vocab_size = self.slot.target.vocab_size
+        vocab_size, request = self.slot.target.vocab_size, self.request
         foreign = [token for token, _ in request.logit_bias if token >= vocab_size]
         if foreign:
             raise UsageError(
@@ -390,23 +379,24 @@ class Session:
             )
         return sampling_of(self.pair.generation_config, request)
 
-    def allowed_tokens(self, prompt: Sequence[int], request: Request) -> int:
+    def _max_tokens(self) -> int:
         """Tokens that may be generated. Raises: UsageError, DoesNotFit.
 
         mlx checks no index: an id without a row would be read, and counted by a penalty, out of bounds.
         """
+        prompt, limit = self.prompt, self.context_limit
         if not prompt:
             raise UsageError("the prompt is empty: 0 tokens", "give some text: specdec run 'def read_lines(path):'")
         rows = self.slot.target.vocab_size
         if (foreign := max(prompt)) >= rows or (foreign := min(prompt)) < 0:
-            token = f"the token {self.piece(foreign)!r} with the id {foreign}"
+            token = f"the token {self.pair.tokenizer.piece(foreign)!r} with the id {foreign}"
             raise UsageError(f"the prompt holds {token}, and the target has {rows} rows", "leave that token out")
-        limit = self.context_limit(request)
         if limit is None:
-            return request.max_tokens
+            return self.request.max_tokens
         if len(prompt) >= limit:
             hint = "shorten the prompt, or use a pair with a longer context"
             if self.pair.context.positions is None:
-                hint = f"shorten the prompt, or let it be longer: --max-context {len(prompt) + request.max_tokens}"
+                longer = len(prompt) + self.request.max_tokens
+                hint = f"shorten the prompt, or let it be longer: --max-context {longer}"
             raise DoesNotFit(too_long(len(prompt), limit), hint)
-        return min(request.max_tokens, limit - len(prompt))
+        return min(self.request.max_tokens, limit - len(prompt))

@@ -78,7 +78,7 @@ class Ways:
 
         def answer(text):
             mx.random.seed(0)
-            ids = mx.array(self.pair.session().chat_tokens(text))
+            ids = mx.array(self.pair.chat_tokens(text))
             sampler = make_sampler(temp=temperature) if temperature else None
             more = {"max_tokens": self.tokens, "sampler": sampler}
             began, said = time.perf_counter(), []
@@ -97,7 +97,7 @@ class Ways:
     def ours(self, temperature, **options):
         def answer(text):
             session = self.pair.session()
-            ids = session.chat_tokens(text)
+            ids = session.pair.chat_tokens(text)
             settings = {"temperature": temperature, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0, "seed": None}
             began = time.perf_counter()
             events = list(session.reply(ids, max_tokens=self.tokens, **settings, **options))

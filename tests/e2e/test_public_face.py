@@ -50,7 +50,7 @@ def test_a_text_is_answered_with_keyword_options(pair):
 def test_a_text_is_one_message_of_the_user_and_raw_text_is_continued(pair):
     session = pair.session()
     asked = next(iter(session.reply("hello", max_tokens=4)))
-    assert asked.prompt_tokens == len(session.chat_tokens("hello")) > len("hello")
+    assert asked.prompt_tokens == len(session.pair.chat_tokens("hello")) > len("hello")
     assert next(iter(session.reply("hello", max_tokens=4, raw=True))).prompt_tokens == len("hello")
 
 

@@ -94,14 +94,14 @@ def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
         {"role": "assistant", "content": partial.text},
         {"role": "user", "content": MESSAGES[2]},
     ]
-    assert ids == session.conversation_tokens(messages)
+    assert ids == session.pair.message_tokens(messages)
     assert finish.tokens == fresh_tokens(pair, ids, request)
     assert prefill.cached_tokens > 0
 
 
 def test_attempts_are_equal_for_every_k_and_drafter_and_differ_from_each_other(pair):
     session = recorded(*pair)
-    ids = session.chat_tokens(MESSAGES[0])
+    ids = session.pair.chat_tokens(MESSAGES[0])
     talk, _, _ = chat_with(session, **COUPLED)
     texts = [{fresh_tokens(pair, ids, replace(talk.request(attempt), k=k)) for k in (0, 1, 4)} for attempt in (0, 1)]
     assert [len(each) for each in texts] == [1, 1] and texts[0] != texts[1]

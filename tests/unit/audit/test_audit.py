@@ -109,7 +109,7 @@ def wrong_at(position, rule, monkeypatch):
 
 @pytest.mark.slow
 def test_a_wrong_token_is_found_with_its_place_both_tokens_and_the_gap(tiny_pair, prompts, specdec, monkeypatch):
-    prompt = open_session(Pair("tiny", str(tiny_pair[0]), None)).raw_tokens(FEW[0].text)
+    prompt = open_session(Pair("tiny", str(tiny_pair[0]), None)).pair.text_tokens(FEW[0].text)
     wrong_at(len(prompt) + 9, Greedy, monkeypatch)
     arguments = ["audit", "--target", tiny_pair[0], "--draft", tiny_pair[1], "--raw", "--prompts", prompts, "-n", 24]
     code, out, err = specdec(*arguments, "--json")

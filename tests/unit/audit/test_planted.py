@@ -95,7 +95,7 @@ def test_a_fault_is_one_though_no_token_flipped(tmp_path, monkeypatch):
 
 
 def measured(session, rows=(5,), tokens=24):
-    ids = session.raw_tokens("def read_lines(path):")
+    ids = session.pair.text_tokens("def read_lines(path):")
     plain = session.plain(ids, Request(tokens, drafter="none", sampling={"temperature": 0.0}))
     return measure(session, [("code", KnownText(ids, [Position.of(step) for step in plain]))], rows)
 

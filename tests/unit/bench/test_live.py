@@ -29,7 +29,7 @@ def demo():
 
 
 def drafting(session):
-    return Condition(Contender("model", session.names[1]), 0.0)
+    return Condition(Contender("model", session.pair.names[1]), 0.0)
 
 
 class Live(LiveMachine):
@@ -38,7 +38,7 @@ class Live(LiveMachine):
     def __init__(self, session, tokens=28, fixed=False, constraint=None):
         settings = replace(SETTINGS, seed=7, raw=True, ends="fixed" if fixed else "natural")
         super().__init__(
-            {session.names[1]: session},
+            {session.pair.names[1]: session},
             BenchRequest(session.pair.pair, settings, (), ("model",), (), False, constraint),
         )
         self.tokens = tokens
@@ -54,7 +54,9 @@ def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     sample = live.answer(Condition(Contender(drafter, demo.names[1] if drafter == "model" else None), 0.0).arm(3), COPY)
     demo.slot.forget()
     asked = Request(28, k=3, drafter=drafter, seed=7, sampling={"temperature": 0.0})
-    rounds = [e.round for e in demo.reply(demo.raw_tokens(COPY.text), asked, raw=True) if isinstance(e, RoundDone)]
+    rounds = [
+        e.round for e in demo.reply(demo.pair.text_tokens(COPY.text), asked, raw=True) if isinstance(e, RoundDone)
+    ]
     assert sample.drafted_at == tuple(sum(len(r.draft) > j for r in rounds) for j in range(3))
     assert sum(sample.accepted_at) == sample.draft_n_accepted == sum(r.accepted for r in rounds)
     assert sample.rejected_n == sum(r.accepted < len(r.draft) for r in rounds) and sample.emitted_tokens == 28

@@ -106,8 +106,8 @@ def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
 
 def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     """`target specdec:demo/hybrid, draft specdec:demo/hybrid`."""
-    own = SimpleNamespace(names=("org/hybrid", "org/hybrid"), pair=SimpleNamespace(draft_kind="mtp"))
+    own = SimpleNamespace(pair=SimpleNamespace(names=("org/hybrid", "org/hybrid"), draft_kind="mtp"))
     spec = opened[0].loaded.spec
-    same = SimpleNamespace(names=("org/m", "org/m"), pair=SimpleNamespace(draft_kind="model"))
+    same = SimpleNamespace(pair=SimpleNamespace(names=("org/m", "org/m"), draft_kind="model"))
     assert Loaded(spec, same).summary.endswith("target org/m, draft org/m")  # the same folder twice
     assert Loaded(spec, own).summary == f"{spec.pair.name}: target org/hybrid, its own head (mtp)"

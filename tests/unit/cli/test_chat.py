@@ -86,7 +86,7 @@ def test_ctrl_c_stops_the_reply_and_the_next_turn_has_the_partial_text_as_its_hi
         {"role": "assistant", "content": first.answer.text},
         {"role": "user", "content": "and then?"},
     ]
-    *_, finish = session.reply(session.conversation_tokens(history), Request(max_tokens=24, k=0))
+    *_, finish = session.reply(session.pair.message_tokens(history), Request(max_tokens=24, k=0))
     assert second.answer.text == finish.text.rstrip("\ufffd")
     assert second.answer.facts["cached_tokens"] > 10
 

@@ -83,7 +83,7 @@ def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
     with pytest.raises(DoesNotFit, match="are usable"):
         load_session(specify(models), models, **quiet)
     forced = ModelOptions(target=models.target, draft=models.draft, force=True)
-    assert load_session(specify(forced), forced, **quiet).names == (models.target, models.draft)
+    assert load_session(specify(forced), forced, **quiet).pair.names == (models.target, models.draft)
 
 
 @pytest.mark.parametrize("spelled", ["./target", "absolute"])

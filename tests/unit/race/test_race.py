@@ -101,7 +101,7 @@ def session(tiny_pair):
 
 @pytest.fixture(scope="module")
 def plan(session):
-    return RacePlan(Request(max_tokens=8, k=2), session.raw_tokens("def f("), "def f(", raw=True)
+    return RacePlan(Request(max_tokens=8, k=2), session.pair.text_tokens("def f("), "def f(", raw=True)
 
 
 @pytest.fixture(scope="module")

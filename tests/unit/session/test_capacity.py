@@ -43,4 +43,4 @@ def test_between_two_lengths_it_grows_in_a_straight_line_and_so_on_beyond_the_lo
 def test_the_context_is_that_of_a_session(tmp_path, request_):
     pair = tiny_loaded(tmp_path, context_limit=500)
     pair.first.draft.context_limit = pair.first.draft.network.context_limit = 300
-    assert capacity_of(pair).context.tokens(request_) == pair.session().context_limit(request_)
+    assert capacity_of(pair).context.tokens(request_) == pair.context.tokens(request_)

@@ -36,7 +36,7 @@ def session():
 
 def reply(session, **options):
     request = Request(**{"max_tokens": 60, "k": 4, "constraint": CONSTRAINT} | options)
-    return list(session.reply(session.raw_tokens("import json\n"), request, raw=True))
+    return list(session.reply(session.pair.text_tokens("import json\n"), request, raw=True))
 
 
 COUPLED = {"sampling": {"temperature": 1.0}, "seed": 5}
@@ -46,7 +46,7 @@ COUPLED = {"sampling": {"temperature": 1.0}, "seed": 5}
 @pytest.mark.parametrize(("k", "more"), [("auto", {}), (4, COUPLED)])
 def test_every_k_gives_the_plain_constrained_answer(session, k, more):
     request = Request(max_tokens=60, k=0, constraint=CONSTRAINT, **more)
-    prompt = session.raw_tokens("import json\n")
+    prompt = session.pair.text_tokens("import json\n")
     plain = [step.token for step in session.plain(prompt, request)]
     events = reply(session, k=k, **more)
     said = [token for event in events if isinstance(event, RoundDone) for token in event.round.emitted]
@@ -115,15 +115,15 @@ def thinker(request, tmp_path_factory):
 
 
 def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
-    prompt, thought = thinker.chat_tokens("Hi"), 0
-    opened = thinker.thinking(prompt).opened
+    prompt, thought = thinker.pair.chat_tokens("Hi"), 0
+    opened = thinker.pair.tokenizer.thinking(prompt).opened
     bias = BIAS if opened else (*BIAS[1:], (BEGIN, 12.0), (END, 12.0))
     for seed in range(4):
         request = Request(80, k=4, seed=seed, logit_bias=bias, sampling={"temperature": 1.0}, constraint=SHORT)
         finish = list(thinker.reply(prompt, request))[-1]
         plain = [step.token for step in thinker.plain(prompt, request)]
         assert list(finish.tokens) == [token for token in plain if token not in STOPS]
-        first, answer = thinker.thinking(prompt).split(finish.text)
+        first, answer = thinker.pair.tokenizer.thinking(prompt).split(finish.text)
         thought += bool(first) or BEGIN in finish.tokens
         assert not finish.complete or re.fullmatch(SHORT.text, answer)
     assert thought > 1

@@ -94,7 +94,7 @@ def test_another_length_of_context_starts_from_it_as_an_assumption():
 def test_a_later_run_starts_from_what_was_written_down(memory):
     one = drafting(memory)
     taught(begun(one).history)
-    one.remember()
+    one.remember(CostMemo())
     length = begun(drafting(memory)).history
     assert length.costs.assumed.verify[3] == pytest.approx(2.0, rel=0.05)
     assert length.costs.assumed.draft[2] == pytest.approx(0.2, rel=0.05)
@@ -118,7 +118,7 @@ def test_a_first_run_drafts_where_a_light_draft_should_pay_and_not_where_none_do
 def test_another_pair_machine_or_age_does_not_believe_it(memory):
     one = drafting(memory)
     taught(begun(one).history)
-    one.remember()
+    one.remember(CostMemo())
     assert 3 not in begun(drafting(memory, "another pair")).history.costs.assumed.verify
     assert 3 not in begun(drafting(memory, at=1001.0 + BELIEVED_SECONDS)).history.costs.assumed.verify
     assert 3 not in begun(drafting(memory, at=999.0)).history.costs.assumed.verify  # written in the future
@@ -127,8 +127,7 @@ def test_another_pair_machine_or_age_does_not_believe_it(memory):
 def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(memory):
     one = drafting(memory)
     begun(one, k=4)
-    one.learn_costs(CostMemo({("model", 4): (0.6,)}))
-    one.remember()
+    one.remember(CostMemo({("model", 4): (0.6,)}))
     later = drafting(memory)
     begun(later, k=4)
     assert later.known_costs().costs["model", 4] == (0.6,)

@@ -23,7 +23,7 @@ def replies(monkeypatch, count, k=4, tokens=160):
     stops = tuple((token, -1e9) for token in loaded.tokenizer.stop_tokens)
     request = Request(max_tokens=tokens, k=k, drafter="model", logit_bias=stops)
     for _ in range(count):
-        *events, finish = session.reply(session.raw_tokens(CODE), request, raw=True)
+        *events, finish = session.reply(session.pair.text_tokens(CODE), request, raw=True)
         yield [event for event in events if isinstance(event, RoundDone)], finish.stats
 
 

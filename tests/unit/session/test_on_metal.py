@@ -11,6 +11,7 @@ from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.session.load import load
 from specdec_cli.session.meter import GainMeter
+from specdec_cli.session.session import Reply
 
 CODE = "def read_lines(path):\n    with open(path) as handle:\n        return [line"
 M1, M4 = BY_NAME["M1 Pro"], BY_NAME["M4 Pro (mlx 3852)"]
@@ -34,7 +35,7 @@ def driven(fake, pair):
 def reply(session, k, tokens=40, drafter="model", ends=True, text=CODE):
     stops = () if ends else tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
     request = Request(max_tokens=tokens, k=k, drafter=drafter, logit_bias=stops)
-    return list(session.reply(session.raw_tokens(text), request, raw=True))
+    return list(session.reply(session.pair.text_tokens(text), request, raw=True))
 
 
 def rounds_of(events):
@@ -161,8 +162,8 @@ def test_each_plain_step_that_is_measured_has_its_own_seconds_where_a_full_queue
     pair = PAIRS[0]
     fake = FakeDevice().install(monkeypatch, ahead)
     session = driven(fake, pair)
-    context = session.raw_tokens(CODE)
+    context = session.pair.text_tokens(CODE)
     list(session.slot.target.prefill(context))
-    rule = session.rule(context, Request())
+    rule = Reply(session.pair, session.slot, context, Request()).rule()
     seconds = plain_step_seconds(session.slot.target, rule, context, 4, fake.clock)
     assert seconds == pytest.approx([pair.target(1)] * 4, rel=0.05)

@@ -20,7 +20,8 @@ def session(tiny_pair):
 
 
 def reply(session, text="def f(", **settings):
-    return list(session.reply(session.raw_tokens(text), Request(**{"max_tokens": 40, "k": 4} | settings), raw=True))
+    request = Request(**{"max_tokens": 40, "k": 4} | settings)
+    return list(session.reply(session.pair.text_tokens(text), request, raw=True))
 
 
 def joined(events):
@@ -79,7 +80,7 @@ def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
 
 
 def test_a_cancelled_prefill_finishes_as_interrupted(session):
-    events = list(session.reply(session.raw_tokens("x" * 200), Request(k=4), lambda: True))
+    events = list(session.reply(session.pair.text_tokens("x" * 200), Request(k=4), lambda: True))
     assert [type(event) for event in events] == [Start, Prefill, Finish]
     assert (events[-1].reason, events[-1].text) == ("interrupted", "")
 
@@ -87,9 +88,8 @@ def test_a_cancelled_prefill_finishes_as_interrupted(session):
 def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
     whole = reply(session, k=4)[-1]
     presses = iter([False] * 5)
-    events = list(
-        session.reply(session.raw_tokens("def f("), Request(max_tokens=40, k=4), lambda: next(presses, True), True)
-    )
+    prompt = session.pair.text_tokens("def f(")
+    events = list(session.reply(prompt, Request(max_tokens=40, k=4), lambda: next(presses, True), True))
     assert events[-1].reason == "interrupted"
     assert events[-1].text and whole.text.startswith(events[-1].text)
     assert reply(session, k=4)[-1].text == whole.text
@@ -114,7 +114,7 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
 def test_adaptive_k_changes_no_token(tiny_pair, drafter):
     """Whatever is measured and chosen: greedy and coupled texts are those of plain decoding."""
     session = open_session(Pair("tiny", *map(str, tiny_pair)))
-    prompt = session.raw_tokens("hello hello hello")
+    prompt = session.pair.text_tokens("hello hello hello")
     for more in ({}, {"sampling": {"temperature": 0.9}, "seed": 5}):
         plain = [*session.reply(prompt, Request(max_tokens=80, k=0, **more))][-1]
         for _ in range(2):
@@ -162,7 +162,7 @@ def test_an_id_without_a_row_is_never_fed(rowless, penalty):
             list(rowless.reply(prompt, **options, raw=True))
         assert said in error.value.message
         with pytest.raises(UsageError, match="the target has 259 rows"):
-            ids = rowless.raw_tokens(prompt) if isinstance(prompt, str) else prompt
+            ids = rowless.pair.text_tokens(prompt) if isinstance(prompt, str) else prompt
             rowless.plain(ids, Request(sampling={"repetition_penalty": penalty}))
     assert list(rowless.reply("ab", raw=True, **options))[-1].tokens
 
