@@ -102,8 +102,6 @@ class KeepOptions:
 
     slots: int = SLOTS
     cache_bytes: int | None = None
-    cache_dir: Path | None = None
-    cache_dir_bytes: int | None = None
     parallel: int = PARALLEL
     idle_unload: str = "10m"
     switch: bool = False
@@ -163,7 +161,6 @@ def serve(
         return print_config(config, spec, base(spec), access.host, access.port, key is not None, display.plain)
     with ExitStack() as stack:
         from specdec_cli.pairs.files import resolve
-        from specdec_cli.serve.disk import open_folder
         from specdec_cli.serve.http.access import AccessPolicy
         from specdec_cli.serve.http.server import Server, listen
         from specdec_cli.serve.http.service import Service
@@ -176,10 +173,7 @@ def serve(
         log = ServerLog(sys.stderr, display.quiet, display.plain, stack.enter_context(words_file(keep.log)))
         socket = stack.enter_context(closing(listen(access.host, access.port)))
         policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
-        folder, name = None, spec.pair.name
-        if keep.cache_dir is not None:
-            folder = stack.enter_context(open_folder(keep.cache_dir, keep.cache_dir_bytes, log.say))
-        drafter = drafter_at(models.drafter, ks)
+        name, drafter = spec.pair.name, drafter_at(models.drafter, ks)
 
         def load(spec: PairSpec) -> LoadedPair:
             return load_session(
@@ -193,7 +187,7 @@ def serve(
             keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds
         )
         model = Model.of_files(resolve(spec), base(spec), int(time.time()))
-        scheduler = Scheduler(partial(load, spec), options, folder=folder, switch=load_other)
+        scheduler = Scheduler(partial(load, spec), options, switch=load_other)
         introduce_demo(name, shown=not display.quiet, plain=display.plain)
         if display.draws:
             stack.enter_context(no_echo(sys.stdin))

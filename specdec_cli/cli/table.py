@@ -257,9 +257,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--svg FILE", "Write the coloured text as a picture instead"),
         Row("--html FILE", "Write the coloured text as a page instead"),
         Row("--report FILE", "Measure a pair; then, if you agree, write FILE", more="It ends in .json."),
-        Row("--cache-dir DIR", "Keep conversations in DIR when the server ends", "CACHE_DIR"),
-        Row("--cache-dir-bytes N", "Bytes of disk for --cache-dir", "CACHE_DIR_BYTES",
-            default="four times --cache-bytes", rare=True, low=1),
         Row("--log FILE", "Write every prompt and answer to FILE", more="As JSON Lines."),
     ),
     "Network": (

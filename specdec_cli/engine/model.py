@@ -31,7 +31,6 @@ from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import HiddenStates
-from specdec_cli.engine.stored import Unusable, require_origin
 
 GROUP_SIZES = (64, 32)
 # What layers of mlx-lm call their numbers of query heads, and of key heads.
@@ -187,32 +186,6 @@ class CachedModel:
         twin._caches = self._caches.copy(min(max(length - self.origin, 0), len(self._read)))
         twin._read, twin.origin = self._read[: twin._caches.length], self.origin
         return twin
-
-    def stored(self) -> dict[str, Any]:
-        """What was read and the caches; nothing may be read while this is in use.
-
-        A pass that could be taken back is not in it: only snapshots and what trimming reaches can be returned to.
-        """
-        del self._read[self._caches.rollback(len(self._read)) :]  # nothing of what is queued
-        return {"read": mx.array(self._read, dtype=mx.int32), "origin": self.origin, **self._caches.stored()}
-
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """Hold what was `stored`, of the same network.
-
-        Raises: Unusable for that of another one, or where tokens and caches disagree, and is empty then.
-        """
-        self.forget()
-        require_origin(values["origin"], self.recent)
-        if values["read"].dtype != mx.int32 or values["read"].ndim != 1:
-            raise Unusable("its tokens are no ids")
-        read = values["read"].tolist()
-        self._caches.restore(values, len(read))
-        self._read, self.origin = read, values["origin"]
-
-    @property
-    def places(self) -> tuple[int, tuple[int, ...]]:
-        """(floor, below): `reuse` returns to every length from `floor` on, and of shorter ones to those in `below`."""
-        return self._caches.places
 
     def mark(self, ends: Sequence[int], kept: int) -> None:
         """From now on prompts are read such that a rollback can come back to any length in `ends`.

@@ -10,9 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from specdec_cli.core.errors import SpecdecError, untrusted
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.serve.disk import LEAST_GAIN, Folder
 from specdec_cli.serve.job import Job
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import Session
@@ -22,8 +20,6 @@ from specdec_cli.session.slot import Slot
 OPENING_TOKENS = 8
 # A shorter prefix is not worth a copy.
 SHORTEST_COPY = 16
-# What pauses may write on average: 22 GB a day, of which a small disk lasts for decades.
-PAUSE_BYTES_A_SECOND = 250_000
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +27,6 @@ class Conversation:
     """One slot of caches, its session and that one's clock.
 
     `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it.
-    `written`: since its last use it was put into the folder.
     """
 
     session: Session
@@ -41,7 +36,6 @@ class Conversation:
     used_at: float = 0.0
     busy: bool = False
     goes_on_at: int = 0
-    written: bool = False
 
     @property
     def slot(self) -> Slot:
@@ -56,8 +50,7 @@ class Conversation:
 class Conversations:
     """At most `most` conversations in `budget_bytes`, those in use included; the least recently used go first.
 
-    `begin` makes one of a slot, None being a new one. A slot keeps so many `snapshots`. What is no longer in memory may
-    come from `folder`.
+    `begin` makes one of a slot, None being a new one. A slot keeps so many `snapshots`.
     """
 
     def __init__(
@@ -67,12 +60,10 @@ class Conversations:
         most: int,
         snapshots: int,
         clock: Clock = time.perf_counter,
-        folder: Folder | None = None,
     ) -> None:
         self._begin, self._budget_bytes, self._most = begin, budget_bytes, most
-        self._snapshots, self._clock, self._folder = snapshots, clock, folder
+        self._snapshots, self._clock = snapshots, clock
         self._kept: list[Conversation] = []
-        self._spared_until = clock()
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter(tuple(self._kept))
@@ -85,14 +76,12 @@ class Conversations:
     def take(self, job: Job) -> Conversation:
         """The one in which `job` has the least to read, in use from now on."""
         prompt, identity, ends = list(job.prompt), job.conversation_id, job.reusable_prefixes
-        found = self._read_back(prompt, identity, self._nearest(prompt, identity)[1])
-        if found is None:
-            near, reach = self._nearest(prompt, identity)
-            if near and not near.busy and self._continues(near, prompt, identity):
-                found = near
-            else:
-                found = self._keep(self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None))
-        found.busy, found.written, found.used_at = True, False, self._clock()
+        near, reach = self._nearest(prompt, identity)
+        if near and not near.busy and self._continues(near, prompt, identity):
+            found = near
+        else:
+            found = self._keep(self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None))
+        found.busy, found.used_at = True, self._clock()
         found.conversation_id = identity or found.conversation_id
         found.goes_on_at = ends[-1] if len(ends) > 1 else ((ends[0] if ends else 0) + len(prompt)) // 2
         found.slot.mark(prompt, ends, self._snapshots)
@@ -114,31 +103,6 @@ class Conversations:
         while idle and (self.nbytes > budget_bytes or len(self._kept) > self._most):
             self._kept.remove(idle.pop(0))
 
-    def save(self, stopped: Callable[[], bool], in_pause: bool = False) -> bool:
-        """Write what the folder does not hold, the last used first, until `stopped`; whether it came to its end.
-
-        What cannot be written is not tried again before it was used again. Pauses that wrote much are followed by some
-        that write nothing.
-        """
-        if in_pause and self._clock() < self._spared_until:
-            return True
-        for kept in sorted(self._kept, key=lambda kept: -kept.used_at):
-            if kept.busy or kept.written or kept.length < LEAST_GAIN or self._folder is None:
-                continue
-            if stopped():
-                return False
-            kept.written = True
-            if not self._folder.holds(list(kept.slot.tokens)):
-                used_at = time.time() - (self._clock() - kept.used_at)
-                try:
-                    with untrusted(lambda reason: SpecdecError(reason, "")):
-                        self._folder.write(kept.slot, kept.conversation_id, used_at)
-                    spared_from = max(self._clock(), self._spared_until)
-                    self._spared_until = spared_from + kept.nbytes / PAUSE_BYTES_A_SECOND
-                except SpecdecError as error:
-                    self._folder.note_failure(error.message)
-        return True
-
     def _nearest(self, prompt: Sequence[int], identity: str | None) -> tuple[Conversation | None, int]:
         """Who has read the most of `prompt` that can be returned to; between equals the one of that id, idle, new."""
 
@@ -149,17 +113,6 @@ class Conversations:
         best = max(self._kept, key=rank, default=None)
         reach = best.slot.reach(prompt) if best else 0
         return (best, reach) if reach else (None, 0)
-
-    def _read_back(self, prompt: Sequence[int], identity: str | None, reach: int) -> Conversation | None:
-        """A conversation of the folder that has more of `prompt`, now in memory; None if none has, or has no room."""
-        while self._folder and (entry := self._folder.nearest(prompt, identity, reach, self._budget_bytes)):
-            self.fit(self._budget_bytes - entry.nbytes)
-            if self.nbytes + entry.nbytes > self._budget_bytes:
-                return None
-            kept = self._begin(None)
-            if self._folder.restore(entry, kept.slot):
-                return self._keep(kept)
-        return None
 
     def _continues(self, kept: Conversation, prompt: Sequence[int], identity: str | None) -> bool:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""

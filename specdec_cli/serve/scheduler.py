@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
@@ -24,7 +23,6 @@ from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.serve.conversations import Conversation, Conversations
-from specdec_cli.serve.disk import Folder
 from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
 from specdec_cli.serve.shares import FairClock
 from specdec_cli.session.capacity import Capacity, capacity_of
@@ -35,11 +33,8 @@ from specdec_cli.system.machine import awake
 
 # Longest wait for the round in flight when the scheduler closes.
 CLOSING_SECONDS = 30.0
-# Longest time to write conversations when the server ends: less than whoever ended it is sure to wait.
-ENDING_SECONDS = 6.0
-# So long nobody must have asked for anything before conversations are written: each is written whole, at each pause.
-PAUSE_SECONDS = 30.0
-# And so long before freed buffers are: those of conversations that gave way stay after the last answer.
+# So long nobody must have asked for anything before freed buffers go: those of conversations that gave way stay after
+# the last answer.
 IDLE_SECONDS = 60.0
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
@@ -110,8 +105,7 @@ class RunningJob:
 class Scheduler:
     """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
 
-    `switch` gives the pair that a job names, in the place of the one that is loaded. Conversations outlive the models,
-    and the server, in `folder`. Raises: what `load` raises now.
+    `switch` gives the pair that a job names, in the place of the one that is loaded. Raises: what `load` raises now.
     """
 
     def __init__(
@@ -119,10 +113,9 @@ class Scheduler:
         load: Callable[[], LoadedPair],
         options: SchedulerOptions | None = None,
         clock: Clock = time.perf_counter,
-        folder: Folder | None = None,
         switch: Callable[[str], LoadedPair] | None = None,
     ) -> None:
-        self.options, self._clock, self._folder = options or SchedulerOptions(), clock, folder
+        self.options, self._clock = options or SchedulerOptions(), clock
         self._load_first, self._switch = load, switch
         self._queue = Queue(self.options.queue)
         self._pair: LoadedPair | None = None
@@ -229,7 +222,6 @@ class Scheduler:
         while self._jobs:
             self._next_turn()
         self._end_cancelled()
-        self._save_all()
         self._unload()
 
     def _work(self) -> None:
@@ -242,18 +234,14 @@ class Scheduler:
     def _use(self, name: str) -> LoadedPair:
         """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""
         if name != self._pair_name:
-            self._save_all()
             self._unload()
         if self._pair is None:
             with untrusted(unforeseen):
                 pair = self._switch(name) if self._switch and name else self._load_first()
                 self._pair_name = name
                 capacity = self._capacity = self._capacities[name] = capacity_of(pair, self.options.usable_bytes)
-                folder, budget = self._folder if pair.fingerprint else None, self._budget_bytes
-                if folder is not None:
-                    folder.index(pair.fingerprint, budget)
                 self._conversations = Conversations(
-                    self._conversation, budget, self.options.slots, capacity.snapshots, self._clock, folder
+                    self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
                 self._pair = pair
         return self._pair
@@ -350,12 +338,12 @@ class Scheduler:
             self._end(handle, Finish("interrupted", "", (), "", Stats().to_dict()))
 
     def _rest(self) -> None:
-        """Until a job comes. Meanwhile conversations are written, freed buffers given back, the models dropped."""
+        """Until a job comes. Meanwhile freed buffers are given back, and the models dropped."""
         acts: list[tuple[float, Callable[[], object]]] = []
         if self._pair is not None:
-            acts = [(PAUSE_SECONDS, partial(self._save, in_pause=True)), (IDLE_SECONDS, clear_cache)]
+            acts = [(IDLE_SECONDS, clear_cache)]
             if self.options.idle_seconds is not None:
-                acts.append((self.options.idle_seconds, self._unload_idle))
+                acts.append((self.options.idle_seconds, self._unload))
         waited = 0.0
         for seconds, act in sorted(acts, key=lambda one: one[0]):
             if self._queue.wait(seconds - waited):
@@ -363,20 +351,6 @@ class Scheduler:
             waited = seconds
             act()
         self._queue.wait(None)
-
-    def _save(self, in_pause: bool = False) -> bool:
-        """Write what is not in the folder, until a job comes; whether it came to its end."""
-        return self._conversations is None or self._conversations.save(lambda: self._queue.wait(0), in_pause)
-
-    def _save_all(self) -> None:
-        """The same, for as long as an end may take."""
-        before = self._clock() + ENDING_SECONDS
-        if self._conversations is not None:
-            self._conversations.save(lambda: self._clock() > before)
-
-    def _unload_idle(self) -> None:
-        if self._save():
-            self._unload()
 
     def _unload(self) -> None:
         self._conversations = self._pair = None

@@ -5,11 +5,9 @@ A LoadedPair is shared by all conversations.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from specdec_cli.core.errors import NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.core.format import size
@@ -23,7 +21,6 @@ from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
-from specdec_cli.models.checkpoint import ADAPTER
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
 from specdec_cli.pairs.choose import choose
@@ -153,7 +150,7 @@ def load_files(
         notify(warning)
     if not device.wire(weight_bytes := loaded.first.weight_bytes):
         notify(f"SPECDEC_WIRE=1 wires nothing: weights of {size(weight_bytes)} exceed what Metal recommends")
-    return replace(loaded, fingerprint=fingerprint_of(loaded.first, files))
+    return loaded
 
 
 def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
@@ -192,7 +189,7 @@ def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:
     prompts = [loaded.message_tokens([{"role": "user", "content": text}]) for text in PROMPTS]
     target = loaded.first.target
     head = load_agreeing_head(files, target, prompts, loaded.tokenizer.stop_tokens)
-    return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, head), fingerprint="")
+    return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, head))
 
 
 def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock) -> LoadedPair:
@@ -219,35 +216,3 @@ def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None,
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if drafts else 0.0,
     )
-
-
-# Of how caches are kept in files, and of what specdec's own caches mean: another number is another fingerprint.
-SCHEMA = 4
-
-
-def fingerprint_of(slot: Slot, files: PairFiles) -> str:
-    """A digest that kept caches are marked with; those with another fingerprint are never used.
-
-    It changes with the paths, sizes and dates of `files`, with the versions and number types that compute, and with the
-    draft in `slot`. Raises: OSError.
-    """
-    models = files.checkpoints if slot.draft else files.checkpoints[:1]
-    paths = [path for model in models for path in (model.folder / "config.json", *model.weights)]
-    paths += [model.adapter / ADAPTER for model in models if model.adapter]
-    paths += files.head.files if slot.draft and files.head else ()
-    parts, versions = [_identity_of(path) for path in paths], device.versions()
-    for held in (slot.target, slot.draft):
-        match held:
-            case CachedModel():
-                parts.append(f"{held.dtype} {held.network.kv} {held.recent} {held.cache_kinds}")
-            case CachedHead(head=head):
-                parts.append(f"{head.kind} {head.recent}")
-    parts.append(f"{SCHEMA} mlx {versions['mlx']}, mlx-lm {versions['mlx-lm']}, {device.backend()}")
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-def _identity_of(path: Path) -> str:
-    """A line that changes with the file's place, size or date. Raises: OSError."""
-    real = path.resolve()
-    status = real.stat()
-    return f"{real} {status.st_size} {status.st_mtime_ns}"

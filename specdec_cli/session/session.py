@@ -79,7 +79,6 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
-    Caches of another `fingerprint` are another pair's; empty is unknown.
     """
 
     pair: Pair
@@ -90,7 +89,6 @@ class LoadedPair:
     costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
-    fingerprint: str = ""
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property

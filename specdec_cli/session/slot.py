@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.cached_head import CachedHead
@@ -65,22 +64,6 @@ class Slot:
     def fresh(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""
         return Slot(self.target.fresh(), self.draft.fresh() if self.draft else None)
-
-    @property
-    def places(self) -> tuple[int, tuple[int, ...]]:
-        """As those of the target (`CachedModel.places`)."""
-        return self.target.places
-
-    def stored(self) -> dict[str, Any]:
-        """All of it, for `engine.stored`; nothing may be read while this is in use."""
-        draft = self.draft.stored() if self.draft is not None and self.draft.length else None
-        return {"target": self.target.stored(), "draft": draft}
-
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """Hold what was `stored`. Raises: Unusable for what is of other models."""
-        self.target.restore(values["target"])
-        if self.draft is not None and values["draft"] is not None:
-            self.draft.restore(values["draft"])
 
     def forget(self) -> None:
         """Empty them."""

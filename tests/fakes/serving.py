@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack
 from functools import cache
 
 from fakes.chat import BYTES, networks, tokenizer_in
@@ -11,7 +10,6 @@ from specdec_cli.core.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.serve.disk import open_folder
 from specdec_cli.serve.job import Job
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.session.session import LoadedPair
@@ -32,8 +30,7 @@ def tiny_loaded(folder, kind="plain", context_limit=None, draft=True, kv_bits=No
     made = _networks(kind, **({"head_dim": 32} if kv_bits else {}))
     target, other = (CachedModel(network, kind, context_limit, kv_bits) for network in made)
     slot = Slot(target, other if draft else None)
-    names, fingerprint = ("t", "d" if draft else None), f"tiny {kind} {draft} {kv_bits}"
-    return LoadedPair(Pair("tiny", "t", "d"), names, tokenizer_in(folder), slot, fingerprint=fingerprint)
+    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot)
 
 
 def ids(tokens, seed=0):
@@ -89,33 +86,6 @@ def desk_of(pair, **options):
 
 def answer(desk, job):
     return Client(desk, job).wait()
-
-
-class Restarting:
-    """A desk over `pair` that can be ended and begun again: only what `folder` keeps survives."""
-
-    def __init__(self, pair, folder, folder_bytes=1 << 30, **options):
-        self.said, self.restarts = [], -1
-        self._pair, self._path, self._bytes, self._options = pair, folder, folder_bytes, options
-        self._ends = ExitStack()
-        self.restart()
-
-    def restart(self):
-        self._ends.close()
-        self.folder = self._ends.enter_context(open_folder(self._path, self._bytes, self.said.append))
-        options = SchedulerOptions(**{"cache_bytes": 1 << 30, **self._options})
-        self.desk = Scheduler(lambda: self._pair, options, folder=self.folder)
-        self._ends.callback(self.desk.close)
-        self.restarts += 1
-
-    def ask(self, job):
-        return answer(self.desk, job)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self._ends.close()
 
 
 def alone(pair, job):

@@ -120,15 +120,6 @@ def without_room(part: Any) -> dict[str, Any]:
     return state
 
 
-def ends_at(part: Any, state: Mapping[str, Any], tokens: int) -> bool:
-    """Whether a cache like `part` with the attributes `state` holds so many positions, as far as it tells."""
-    if type(part) not in TRIMMED + BOUNDED or state["keys"] is None:
-        return True
-    rows = tokens - state.get("_start", state.get("start_position", 0))
-    held = [array.shape[2] for _, array in tree_flatten((state["keys"], state["values"]))]
-    return type(state["offset"]) is int and state["offset"] == tokens and 0 <= rows <= min(held)
-
-
 def _own(value: Any, copies: dict[int, mx.array]) -> Any:
     if isinstance(value, mx.array):
         return copies.setdefault(id(value), value[...])

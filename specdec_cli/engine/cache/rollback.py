@@ -6,11 +6,9 @@ Only this module, `kinds`, `window` and `recompute` know that there are differen
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -27,7 +25,6 @@ from specdec_cli.engine.cache.cache_kinds import (
     KVQuantization,
     bytes_at,
     cut_out,
-    ends_at,
     head_sizes,
     leaves,
     own,
@@ -38,7 +35,6 @@ from specdec_cli.engine.cache.cache_kinds import (
     without_room,
 )
 from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
-from specdec_cli.engine.stored import Unusable
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,49 +169,6 @@ class Caches:
         for part in twin._trimmed:  # the next pass makes room for tokens to come
             vars(part).update(without_room(part))
         return twin
-
-    def stored(self) -> dict[str, Any]:
-        """Contents and snapshots, none of which may be written to while this is in use."""
-        parts = leaves(self.layers)
-        snapshots = [(snapshot.length, list(snapshot.states)) for snapshot in self._snapshots]
-        kinds, states = [type(part).__name__ for part in parts], [without_room(part) for part in parts]
-        return {"kinds": kinds, "states": states, "snapshots": snapshots}
-
-    def restore(self, values: Mapping[str, Any], length: int) -> None:
-        """Hold what was `stored` after `length` tokens.
-
-        Raises: Unusable for other kinds, and for caches that end elsewhere; it is empty then.
-        """
-        self.reset()
-        parts = leaves(self.layers)
-        if [type(part).__name__ for part in parts] != values["kinds"]:
-            raise Unusable("it holds other kinds of caches")
-        for part, state in zip(parts, values["states"], strict=True):
-            vars(part).update(state)
-        self.length = length
-        self._snapshots = [Snapshot(at, tuple(states)) for at, states in values["snapshots"]]
-        if not self._agrees(length):
-            self.reset()
-            raise Unusable(f"its caches do not end after {length} tokens")
-
-    def _agrees(self, length: int) -> bool:
-        """Whether what was restored ends at `length`, as far as caches tell, and each snapshot at its own length."""
-        parts, lengths = leaves(self.layers), [snapshot.length for snapshot in self._snapshots]
-        ends = [ends_at(part, vars(part), length) for part in parts]
-        for snapshot in self._snapshots:
-            snapped = zip(self._bounded + self._rewound, snapshot.states, strict=True)
-            ends += [ends_at(part, state, snapshot.length) for part, state in snapped]
-        in_order = lengths == sorted(at for at in {*lengths} if type(at) is int and 0 < at <= length)
-        return all(ends) and in_order and (not length or not all(part.empty() for part in parts))
-
-    @property
-    def places(self) -> tuple[int, tuple[int, ...]]:
-        """(floor, below): a rollback reaches every length from `floor` on, and of shorter ones those in `below`."""
-        floor = self.length
-        if not self._rewound:
-            known = partial(all_reach, self._bounded)
-            floor = bisect_left(range(self.length), True, key=known) if self._bounded else 0
-        return floor, tuple(snapshot.length for snapshot in self._snapshots if snapshot.length < floor)
 
     def rollback(self, length: int) -> int:
         """Take back what lies after `length`; returns the length reached, which is less only if it must be.

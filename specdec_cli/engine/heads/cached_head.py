@@ -9,8 +9,7 @@ Letters: T tokens, D hidden size, V the target's vocabulary size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -19,14 +18,13 @@ from mlx_lm.models.cache import KVCache
 from specdec_cli.core.errors import Refused, SpecdecError
 from specdec_cli.core.kinds import MTP
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.engine.cache.cache_kinds import detached, without_room
+from specdec_cli.engine.cache.cache_kinds import detached
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.heads.load_head import HeadAgreement
 from specdec_cli.engine.heads.mtp import MtpHead, Step
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
-from specdec_cli.engine.stored import Unusable, require_origin
 
 # States that wait to be read, at most: those of plain rounds are read together, so that a head that drafts nothing
 # costs next to nothing.
@@ -127,29 +125,6 @@ class CachedHead:
         self._waiting: list[mx.array] = []
         self._last: Step | None = None
         self._drafted = 0
-
-    def stored(self) -> dict[str, Any]:
-        """All that it holds, drafted tokens left out; none of it may be written to while this is in use."""
-        self._take_back()
-        last = None if self._waiting or self._last is None else (self._last.scored, self._last.carried)
-        return {
-            "context": mx.array(self._context, dtype=mx.int32),
-            "origin": self._origin,
-            "cache": without_room(self._cache),
-            "waiting": mx.concatenate(self._waiting) if self._waiting else None,
-            "last": last,
-        }
-
-    def restore(self, values: Mapping[str, Any]) -> None:
-        """From now on hold what was `stored` and nothing else. Raises: Unusable where states and tokens disagree."""
-        self.forget()
-        require_origin(values["origin"], self.recent)
-        vars(self._cache).update(values["cache"])
-        self._context, self._origin = values["context"].tolist(), values["origin"]
-        self._last = Step(*values["last"]) if values["last"] else None
-        self._waiting = [] if values["waiting"] is None else [values["waiting"]]
-        if self.cached + sum(states.shape[0] for states in self._waiting) != self.length:
-            raise Unusable(f"its head does not end after {self.length} tokens")
 
     @property
     def length(self) -> int:

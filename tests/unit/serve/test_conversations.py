@@ -4,7 +4,6 @@ import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from fakes.transcripts import allowed_tokens
-from specdec_cli.serve import conversations
 from specdec_cli.serve.conversations import Conversation, Conversations
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.slot import Slot
@@ -43,10 +42,10 @@ class Opened:
 class Store(Conversations):
     """Slots in which a job is done at once: it reads its prompt and says `said`."""
 
-    def __init__(self, budget_bytes=1 << 20, most=9, folder=None):
+    def __init__(self, budget_bytes=1 << 20, most=9):
         self.now = 0
         begin = lambda slot: Conversation(Opened(slot), Stopwatch(self.tick))  # noqa: E731
-        super().__init__(begin, budget_bytes, most, 8, self.tick, folder)
+        super().__init__(begin, budget_bytes, most, 8, self.tick)
 
     def tick(self):
         self.now += 1
@@ -65,40 +64,7 @@ class Store(Conversations):
         return sorted(kept.length for kept in self)
 
 
-class Disk:
-    """A folder that holds nothing and counts what it is given."""
-
-    def __init__(self):
-        self.written = []
-
-    def nearest(self, *_):
-        return None
-
-    def holds(self, tokens):
-        return False
-
-    def write(self, slot, conversation_id, used_at):
-        self.written.append(len(slot.tokens))
-
-
 SYSTEM, ONE, TWO = list(range(100)), [7] * 40, [8] * 40
-
-
-def test_pauses_that_wrote_much_are_followed_by_some_that_write_nothing(monkeypatch):
-    """A long conversation was written whole at each pause: 4 GB each time for one of 16,000 tokens."""
-    monkeypatch.setattr(conversations, "PAUSE_BYTES_A_SECOND", 1)
-    store = Store(folder=(folder := Disk()))
-    never = lambda: False  # noqa: E731
-    for length in (1000, 1100, 1200):
-        store.run([*range(length)])
-        store.save(never, in_pause=True)
-    assert folder.written == [1000]
-    store.now += 2000
-    store.save(never, in_pause=True)
-    assert folder.written == [1000, 1200]
-    store.run([*range(1300)])
-    store.save(never)  # an end writes whatever was written before
-    assert folder.written == [1000, 1200, 1300]
 
 
 def test_the_longest_common_prefix_wins():

@@ -1,15 +1,12 @@
 """From names to weights: refusals before any weight is read, and what conversations of a pair share."""
 
 import json
-import os
-import shutil
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from fakes.drafting import open_session
-from fakes.heads import cached_head
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, UsageError
@@ -19,11 +16,9 @@ from specdec_cli.engine import device
 from specdec_cli.models.checkpoint import read_checkpoint, read_header
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.check import estimate
-from specdec_cli.pairs.files import ModelFiles, PairFiles, model_folder
-from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import load as session_load
-from specdec_cli.session.load import beside, fingerprint_of, load, load_weights
-from specdec_cli.session.slot import Slot
+from specdec_cli.session.load import beside, load, load_weights
 
 
 @pytest.fixture(scope="module")
@@ -230,46 +225,3 @@ def test_no_other_device_is_asked_to_wire(tiny_pair, monkeypatch, backend):
     monkeypatch.setenv("SPECDEC_WIRE", "1")
     load(Pair("tiny", *map(str, tiny_pair)))
     assert fake.wired_limits == []
-
-
-@pytest.fixture(scope="module")
-def demo():
-    return load("demo")
-
-
-@pytest.fixture
-def folder(demo, tmp_path):
-    """A copy of the target's files."""
-    source = model_folder(demo.pair, demo.pair.target, None)
-    return shutil.copytree(source, tmp_path / "target")
-
-
-def of(demo, folder, slot=None):
-    target, draft = (ModelFiles(read_checkpoint(folder, name)) for name in "td")
-    return fingerprint_of(slot or demo.first, PairFiles(PairSpec(demo.pair), target, draft))
-
-
-def test_other_parts_and_other_types_of_cache_are_others(demo):
-    others = [load("demo", drafter="none"), load("demo-hybrid"), demo]
-    others += [load("demo", draft_context=tokens) for tokens in (8, 33)]
-    assert len({pair.fingerprint for pair in others}) == 5
-
-
-def test_another_draft_context_of_a_head_is_another(demo, folder):
-    """Caches of a head that read 8 tokens were taken on by one that reads 33, and bounded it ever after."""
-    target = demo.first.target
-    slots = [Slot(target, cached_head(target, recent=tokens)) for tokens in (8, 33, None)]
-    assert len({of(demo, folder, slot) for slot in slots}) == 3
-
-
-def test_another_date_size_or_place_is_another(demo, folder, tmp_path):
-    found = [of(demo, folder)]
-    assert of(demo, folder) == found[0]
-    weights = next(folder.glob("model*.safetensors"))
-    os.utime(weights, (1, 1))
-    found.append(of(demo, folder))
-    config = folder / "config.json"
-    config.write_text(config.read_text() + " ")
-    found.append(of(demo, folder))
-    found.append(of(demo, folder.rename(tmp_path / "moved")))
-    assert len(set(found)) == 4
