@@ -21,6 +21,7 @@ import platformdirs
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.format import size
+from specdec_cli.core.gain import expected_tokens
 from specdec_cli.engine import device
 from specdec_cli.hub import cache_folder, settings
 from specdec_cli.system import blas
@@ -31,8 +32,14 @@ if TYPE_CHECKING:
     from specdec_cli.engine.selftest import Outcome
 
 Row = tuple[str, str, str]
+# Whether all is well, the thing, its state, and what follows from it.
+Finding = tuple[bool, str, str, str]
 # (done, of how many, what was found)
 OnOutcome = Callable[[int, int, "Outcome"], None]
+# A product is timed with so many rows. They are dear where they cost more than the tokens that such a pass yields when
+# three of four drafted ones are accepted.
+ROWS = (1, 2, 4, 8)
+DEAR = expected_tokens([0.75] * (ROWS[-1] - 1))[-1]
 CLAIM = "with models of eight kinds, passes of several rows and rollbacks change no more than rounding does here"
 BACKENDS = {
     "metal": "Apple GPU: what specdec is made for",
@@ -43,45 +50,48 @@ TOO_OLD = "mlx's wheel needs 26.2 on this chip and takes kernels that this syste
 VIRTUAL = "a virtual GPU: its times mean nothing here, and none is kept"
 
 
-def diagnose() -> list[Row]:
-    """(name, value, consequence) for every line of the report. Nothing is changed."""
-    return [*_machine(), _storage(), *settings(), ("targets", "whatever mlx-lm runs", f"rollback {verification()}")]
+def diagnose() -> list[Finding]:
+    """Every line of the report. Nothing is changed."""
+    rollback = f"rollback {verification()}"
+    targets = "FAILED" not in rollback, "targets", "whatever mlx-lm runs", rollback
+    return [*_machine(), _storage(), *((True, *setting) for setting in settings()), targets]
 
 
-def _machine() -> Iterator[Row]:
-    yield "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
+def _machine() -> Iterator[Finding]:
+    yield True, "chip", device.device_name(), f"{platform.system()} {platform.machine()}"
     virtual = device.is_virtual()
-    yield "computes on", device.backend(), VIRTUAL if virtual else BACKENDS[device.backend()]
+    yield not virtual, "computes on", device.backend(), VIRTUAL if virtual else BACKENDS[device.backend()]
     # An old Python is told 16 for 26.
     chip, system = f"{device.device_name()} {device.kernel_architecture()}", platform.mac_ver()[0]
     if re.search(r"\bM([5-9]|\d\d)\b|_g(1[7-9]|[2-9]\d)", chip) and re.fullmatch(r"(26|16)(\.[01](\..*)?)?", system):
-        yield "macOS", system, TOO_OLD
+        yield False, "macOS", system, TOO_OLD
     if library := blas.load():
         slow = f"several rows cost several passes; a fast one: {blas.INSTALL}"
-        yield "BLAS", library, slow if library == blas.REFERENCE else ""
-        rows = (1, 2, 4, 8)
-        costs = ", ".join(f"{1000 * seconds:.1f}" for seconds in device.product_seconds(rows))
-        yield "rows", f"{costs} ms", f"for {', '.join(map(str, rows))} rows times 4096 × 1024"
+        fast = library != blas.REFERENCE
+        yield fast, "BLAS", library, "" if fast else slow
+        one, *_, most = device.product_seconds(ROWS)
+        pays = "drafting can pay" if most < DEAR * one else "drafting hardly pays here"
+        yield most < DEAR * one, "rows", f"{ROWS[-1]} cost {most / one:.1f} of one", pays
     if device.backend() == "cpu":
         folder, problem = temporary_folder(device.compiled_into())
-        yield "temporary folder", folder, f"mlx cannot compile there: {problem}" if problem else "mlx compiles there"
+        told = f"mlx cannot compile there: {problem}" if problem else "mlx compiles there"
+        yield not problem, "temporary folder", folder, told
     if working_set := device.working_set_bytes():
-        yield "working set", size(working_set), "what Metal recommends for weights and caches together"
-    yield "memory", size(physical_bytes()), "both models and both caches must fit"
+        yield True, "working set", size(working_set), "what Metal recommends for weights and caches together"
+    yield True, "memory", size(physical_bytes()), "both models and both caches must fit"
     if platform.system() == "Darwin" and platform.machine() != "arm64":
-        yield "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
-    yield "specdec", __version__, ""
-    yield "python", platform.python_version(), sys.executable
-    for name, number in device.versions().items():
-        yield name, number, ""
+        yield False, "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
+    yield True, "specdec", __version__, ", ".join(f"{name} {number}" for name, number in device.versions().items())
+    yield True, "python", platform.python_version(), sys.executable
 
 
-def _storage() -> Row:
+def _storage() -> Finding:
     folder = cache_folder()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     state = "exists" if folder.exists() else "not there yet"
     note = f"{state}, {size(shutil.disk_usage(existing).free)} free"
-    return "model cache", str(folder), note + ("" if os.access(existing, os.W_OK) else ", not writable")
+    writable = os.access(existing, os.W_OK)
+    return writable, "model cache", str(folder), note + ("" if writable else ", not writable")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class CommandResult:
 def make_report(pair: Pair, drafter: str, budget_seconds: float, on_part: OnPart) -> dict[str, Any]:
     """The JSON object of everything about `pair` here, found within about `budget_seconds`."""
     began = time.monotonic()
-    state, parts = asdict(machine_state()), {"doctor": CommandResult([list(row) for row in diagnose()])}
+    state, parts = asdict(machine_state()), {"doctor": CommandResult([list(row) for _, *row in diagnose()])}
     for number, (name, (words, share)) in enumerate(COMMANDS.items(), 1):
         on_part(number, len(COMMANDS), name)
         seconds = share * max(budget_seconds - (time.monotonic() - began), 0.0)

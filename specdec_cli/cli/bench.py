@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from specdec_cli.bench.sweep import BenchRequest
 
 app = typer.Typer()
-ENDINGS = (".json", ".html", ".svg")
+ENDINGS = (".json", ".html", ".svg", ".md", ".csv")
 EXAMPLES = """specdec bench
 specdec bench -p qwen3-8b --kinds code,chat --write
 specdec bench --time-budget 10m --export bench.json --export bench.html
@@ -188,4 +188,4 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
     if json:
         print_json(sys.stdout, asdict(found))
     else:
-        print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))
+        print_comparison(sys.stdout, found, (str(paths[0]), str(paths[1])))

@@ -66,7 +66,7 @@ def doctor(
     from specdec_cli.audit.doctor import diagnose
     from specdec_cli.ui.display import print_columns
 
-    print_columns(sys.stdout, diagnose())
+    print_columns(sys.stdout, [(f"{'✓' if well else '✗'} {name}", *found) for well, name, *found in diagnose()])
 
 
 def _selftest(json: bool) -> None:

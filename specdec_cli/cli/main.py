@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -73,12 +73,19 @@ def root(
     """The empty callback that carries --version."""
 
 
-def fail(error: SpecdecError) -> int:
-    """Two lines on stderr; returns the exit code."""
+# With --json these write events, of which the last one is an error that ended them.
+STREAMS = ("run", "race")
+
+
+def fail(error: SpecdecError, arguments: Sequence[str] = ()) -> int:
+    """Two lines on stderr, and an event where the command line `arguments` ask for events; returns the exit code."""
     if os.environ.get("SPECDEC_DEBUG") == "1":
         traceback.print_exception(error)
-    from specdec_cli.ui.display import print_error
+    from specdec_cli.core.events import Failure
+    from specdec_cli.ui.display import print_error, print_event
 
+    if "--json" in arguments and arguments[0] in STREAMS and not error.told:
+        print_event(sys.stdout, Failure(error.message, error.hint, error.exit_code))
     print_error(sys.stderr, error, plain="--plain" in sys.argv)
     return error.exit_code
 
@@ -149,15 +156,15 @@ def exit_code(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except TyperException as error:
-        return fail(by_variable(usage_error(error), known, arguments))
+        return fail(by_variable(usage_error(error), known, arguments), arguments)
     except NoPair as error:
         return begin(error, arguments)
     except UsageError as error:
-        return fail(by_variable(error, known, arguments))
+        return fail(by_variable(error, known, arguments), arguments)
     except Exception as error:  # noqa: BLE001 - the one boundary: a person gets two lines, never a traceback
         if isinstance(error, OSError):
             drop_unwritten()
-        return fail(as_user_error(error))
+        return fail(as_user_error(error), arguments)
     return code
 
 
@@ -167,7 +174,7 @@ def begin(missing: NoPair, arguments: list[str]) -> int:
 
     silent = {"-q", "--quiet", "--json"} & set(arguments)
     if silent or not (missing.offer and sys.stdin.isatty() and is_terminal(sys.stderr)):
-        return fail(missing)
+        return fail(missing, arguments)
     *about, question = missing.offer.split("\n")
     for line in (f"{missing.message[0].upper()}{missing.message[1:]}.", *about):
         notify(line, plain="--plain" in arguments)

@@ -109,6 +109,7 @@ def run_race(
         except SpecdecError as error:
             if events:  # a failure after the start is an event too
                 show(Failure(error.message, error.hint, error.exit_code))
+                error.told = True
             raise
     if doubt:
         notify(doubt, plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.cli.command import grouped
+from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.load import (
     AnswerSettings,
     introduce_demo,
@@ -78,7 +79,10 @@ def run(
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(spec.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
+        began = time.monotonic()
         session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
+        if display.verbose:
+            notify(f"loaded in {time.monotonic() - began:.1f} s", display.plain)
         ids = session.pair.text_tokens(text) if raw else session.pair.chat_tokens(text, answer.system, asked.template)
         warn_of_unread(asked.template, session, **said)
         introduce_demo(spec.pair.name, **said)
@@ -149,5 +153,6 @@ def show_events(events: Iterator[Event], display: Display) -> Finish:
     except SpecdecError as error:
         if started:
             display.handle(Failure(error.message, error.hint, error.exit_code))
+            error.told = True
         raise
     raise SpecdecError("the session ended without a finish event", "please report this")

@@ -244,7 +244,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             "What was drafted, accepted, rejected and written instead."),
         Row("--show-rejected", "Strike rejected words through in the answer", "SHOW_REJECTED",
             "On a terminal; [-so-] without colour.", rare=True),
-        Row("-v, --verbose", "Say what a round costs and where drafting pays"),
+        Row("-v, --verbose", "Say paces, and what a round costs and yields"),
         Row("--plain", "Print no control codes, not even colours", "PLAIN"),
     ),
     "Files": (
@@ -253,7 +253,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--no-history", "Remember no typed line after the chat", "NO_HISTORY"),
         Row("--trace FILE", "Write all events to FILE, as JSON Lines"),
         Row("--export FILE", "Write the result to FILE; repeatable",
-            more="By its ending: .svg, .html, and .json for a bench."),
+            more="By its ending: .svg, .html; of a bench also .json, .md, .csv."),
         Row("--svg FILE", "Write the coloured text as a picture instead"),
         Row("--html FILE", "Write the coloured text as a page instead"),
         Row("--report FILE", "Measure a pair; then, if you agree, write FILE", more="It ends in .json."),

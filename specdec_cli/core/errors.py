@@ -20,9 +20,13 @@ from pathlib import Path
 
 
 class SpecdecError(Exception):
-    """`message` says what happened, with both values, in one line; `hint` is the next command."""
+    """`message` says what happened, with both values, in one line; `hint` is the next command.
+
+    `told`: a stream of events has ended with it.
+    """
 
     exit_code = 1
+    told = False
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)

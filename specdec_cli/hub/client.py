@@ -288,18 +288,15 @@ TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def settings() -> Iterator[tuple[str, str, str]]:
-    """(variable, effective value, what it means). No network call, and no part of the token."""
-    mirror = endpoint() != OFFICIAL
-    meaning = "not the official Hub: what it lists is believed" if mirror else _where_set("HF_ENDPOINT")
-    yield "HF_ENDPOINT", endpoint(), meaning
-    yield "HF_HOME", constants.HF_HOME, _where_set("HF_HOME")
-    yield "HF_HUB_CACHE", str(cache_folder()), _where_set("HF_HUB_CACHE", "inside HF_HOME")
+    """(variable, effective value, what it means) of what is set. No network call, and no part of the token."""
+    if endpoint() != OFFICIAL:
+        yield "HF_ENDPOINT", endpoint(), "not the official Hub: what it lists is believed"
     source = token_source()
     sent = f"from {source}; goes to {endpoint()} and to no other host" if source else "only open models can be fetched"
     yield "HF_TOKEN", "present" if source else "none", sent
-    for variable in ("HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET"):
+    for variable in ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET"):
         if os.environ.get(variable):
-            yield variable, os.environ[variable][:20], "set in the environment"
+            yield variable, os.environ[variable], "set in the environment"
 
 
 def token_source() -> str | None:
@@ -311,7 +308,3 @@ def token_source() -> str | None:
         return "hf auth login" if Path(constants.HF_TOKEN_PATH).read_text(encoding="utf-8").strip() else None
     except (OSError, ValueError):
         return None
-
-
-def _where_set(variable: str, otherwise: str = "the usual place") -> str:
-    return "set in the environment" if os.environ.get(variable) else f"not set: {otherwise}"

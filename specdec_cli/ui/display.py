@@ -77,9 +77,7 @@ class JsonlDisplay:
 
     def handle(self, event: Event) -> None:
         """Writes and flushes one line, so that a reader of the pipe gets each round at once."""
-        # ASCII: otherwise json writes DEL, C1 and U+2028 as they are, and a lone surrogate cannot be written.
-        self._out.write(json.dumps(to_dict(event), ensure_ascii=True) + "\n")
-        self._out.flush()
+        print_event(self._out, event)
 
     def close(self) -> None:
         """Nothing to do: every line was flushed."""
@@ -203,6 +201,13 @@ def print_columns(out: TextIO, rows: Sequence[Sequence[str]], plain: bool = Fals
         return
     for row in rows:
         out.write("\t".join(map(safe, row)).rstrip("\t") + "\n")
+
+
+def print_event(out: TextIO, event: Event) -> None:
+    """A line of JSON. Raises: OSError as `Display.handle`."""
+    # ASCII: otherwise json writes DEL, C1 and U+2028 as they are, and a lone surrogate cannot be written.
+    out.write(json.dumps(to_dict(event), ensure_ascii=True) + "\n")
+    out.flush()
 
 
 def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:

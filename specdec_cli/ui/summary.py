@@ -44,8 +44,8 @@ def summary(
 ) -> list[Text]:
     """What a reply cost, what drafting gained, and why it ended early: one line of at most `width` cells, if given.
 
-    `below_panel` leaves out what the panel says. `verbose` adds what a round costs. `tells_read` adds how much of the
-    prompt had to be read.
+    `below_panel` leaves out what the panel says. `verbose` adds how fast was read and written, and what a round costs.
+    `tells_read` adds how much of the prompt had to be read.
     """
     stats = finish.stats
     said = reply_figures(stats) if stats.get("rounds") and not below_panel else []
@@ -56,7 +56,8 @@ def summary(
         cached = f"{prefill.cached_tokens:,}".replace(",", " ")
         said.append((f"{read}, {cached} from cache" if prefill.cached_tokens else read, "dim"))
     line = fitted(said, [*_cut(start, finish), *_unkept(start, finish)], width)
-    return [*([line] if line else []), *(costs(start, stats, width) if verbose else [])]
+    told = [*paces(prefill, stats), *costs(start, stats)] if verbose else []
+    return [*([line] if line else []), *flow(told, width)]
 
 
 def _unkept(start: Start, finish: Finish) -> list[Words]:
@@ -119,7 +120,17 @@ def reason(stats: Mapping[str, Any]) -> str:
     return "" if stats["draft_n"] else f"{count(stats['emitted_tokens'], 'token')} are too few to try drafting"
 
 
-def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> list[Text]:
+def paces(prefill: Prefill | None, stats: Mapping[str, Any]) -> list[Words]:
+    """How fast the prompt was read and the answer written, where enough tokens were timed."""
+    said, read = [], prefill.prompt_tokens - prefill.cached_tokens if prefill else 0
+    if prefill and prefill.seconds and read >= FEWEST_TIMED:
+        said.append(f"read {count(read, 'token')} at {speed(read / prefill.seconds)}")
+    if (rate := reliable_pace(stats)) is not None:
+        said.append(f"wrote {count(stats['emitted_tokens'], 'token')} at {speed(rate)}")
+    return [(words, "dim") for words in said]
+
+
+def costs(start: Start, stats: Mapping[str, Any]) -> list[Words]:
     """Why it was faster or slower: a round's cost in plain steps, its yield in tokens, and what it takes to pay.
 
     The cost is `decode_seconds` ÷ rounds after the first, whose pass belongs to the prompt. `draft` is the time spent
@@ -142,7 +153,7 @@ def costs(start: Start, stats: Mapping[str, Any], width: int | None = None) -> l
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
     elif gain.high < 1 and start.k != "auto":
         parts.append(("-k auto drafts only where it pays", "yellow"))
-    return flow(parts, width)
+    return parts
 
 
 def fitted(parts: Sequence[Words], kept: Sequence[Words], width: int | None) -> Text:

@@ -6,23 +6,29 @@ Letters: K draft length, n rows of a target pass, v(n) its cost and c that of a 
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, RULE
-from specdec_cli.bench.report import CostCurve, Report, reports
+from specdec_cli.bench.report import CostCurve, LengthRow, Report, reports
 from specdec_cli.bench.result import BenchResult, kinds_of
 from specdec_cli.core.gain import interpolate
-from specdec_cli.ui.bench.terminal import KIND_HEADINGS, cells, kind_cells, print_bench
+from specdec_cli.ui.bench.terminal import KIND_HEADINGS, cells, furthest, has_interval, kind_cells, print_bench
 from specdec_cli.ui.export import export_recorded, recorder
 from specdec_cli.ui.html import Markup, element, fill, joined, packaged
 
 PICTURE_COLUMNS: Final = 110
 HEADINGS: Final = (
     *("K", "tokens/s", "speed-up", "accepted", "tokens per pass", "draft share", "v(K + 1)", "first token"),
-    *("peak memory", ""),
+    *("peak memory", "speed-up: ┆ plain, ├┤ 95 %"),
+)
+CSV_FIGURES: Final = (
+    *("k", "source", "acceptance_rate", "judged_rate", "mean_acceptance_length", "draft_share", "verify_steps"),
+    *("ttft_seconds", "peak_memory_bytes"),
 )
 TERMS: Final = (
     ("K", "draft length: tokens drafted a round; K 0 is plain decoding by mlx-lm, the baseline of every speed-up."),
@@ -67,11 +73,50 @@ def svg_picture(result: BenchResult) -> str:
     return export_recorded(console, ".svg", f"specdec bench: {title(result)}")
 
 
+def markdown(result: BenchResult) -> str:
+    """Tables and sentences to paste into an issue or a README."""
+    lines = [f"## specdec bench: {title(result)}"]
+    for report in reports(result):
+        rows = [(cells(row), report.recommendation.marks(row.k)) for row in report.rows]
+        lines += ["", f"### {report.name}", "", *_markdown_table(HEADINGS[:-1], rows), ""]
+        if report.kinds:
+            lines += [*_markdown_table(KIND_HEADINGS, [(kind_cells(row), False) for row in report.kinds]), ""]
+        lines += [f"**{sentences.conclusion(report)}.** {sentences.break_even(report)}".strip(), ""]
+        lines += ["```sh", sentences.command(report), "```"]
+    told = "; ".join(f"{name}: {value}" for name, value in facts(result))
+    return "\n".join([*lines, "", f"<sub>{told}{'; interrupted' if result.partial else ''}</sub>", ""])
+
+
+def _markdown_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> list[str]:
+    """Rows that are chosen are bold."""
+    bold = [[f"**{cell}**" if chosen and cell else cell for cell in row] for row, chosen in rows]
+    lines = [headings, ["---:" for _ in headings], *bold]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
+
+
+def csv_table(result: BenchResult) -> str:
+    """A line for each K of each contender and temperature: of all prompts, then of each kind alone."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    ends = [f"{name}{end}" for name in ("speedup", "tokens_per_second") for end in ("", "_low", "_high")]
+    table.writerow(["draft", "temperature", "kind", *CSV_FIGURES, "prompts", *ends])
+    for report in reports(result):
+        at = report.condition
+        for row in (*report.rows, *report.kinds):
+            both = [(one.mean, one.low, one.high) if one else ("",) * 3 for one in (row.speedup, row.tokens_per_second)]
+            figures = [getattr(row, name) for name in CSV_FIGURES]
+            prompts = row.speedup.prompts if row.speedup else 0
+            table.writerow([at.contender.name, at.temperature, row.kind, *figures, prompts, *both[0], *both[1]])
+    return out.getvalue()
+
+
 # Extension -> text of the file. Another format is one function and one line.
 WRITERS: Final[dict[str, Callable[[BenchResult], str]]] = {
     ".json": sentences.json_text,
     ".html": html_page,
     ".svg": svg_picture,
+    ".md": markdown,
+    ".csv": csv_table,
 }
 
 
@@ -106,17 +151,29 @@ def _section(report: Report) -> Markup:
     said = f"Recommended: {conclusion}" if advice.answer == "use" else f"{conclusion[:1].upper()}{conclusion[1:]}."
     box = [element("strong", said), *([element("p", even, class_="soft")] if even else [])]
     box.append(element("pre", element("code", sentences.command(report))))
-    most = max((row.speedup.mean for row in report.rows if row.speedup), default=1.0)
-    rows = []
-    for row in report.rows:
-        share = 100 * row.speedup.mean / most if row.speedup else 0.0
-        bar = element("span", class_="pace" if row.measured else "pace few", style=f"width: {share:.0f}%")
-        rows.append(([*cells(row), bar], advice.marks(row.k)))
+    most = furthest(report.rows)
+    rows = [([*cells(row), _gauge(row, most)], advice.marks(row.k)) for row in report.rows]
     parts = [element("h2", report.name), element("div", *box, class_=look), _table(HEADINGS, rows, report.name)]
     if report.kinds:
         kinds = [(kind_cells(row), False) for row in report.kinds]
         parts += [element("h3", "By kind of text"), _table(KIND_HEADINGS, kinds, f"kinds, {report.name}")]
     return element("section", *parts)
+
+
+def _gauge(row: LengthRow, most: float) -> Markup:
+    """A bar from 0 to `most` with its interval, and plain decoding as a line."""
+
+    def percent(value: float) -> float:
+        return 100 * min(value / most, 1.0)
+
+    found = row.speedup
+    width = percent(found.mean) if found else 0.0
+    parts = [element("span", class_="pace" if row.measured else "pace few", style=f"width: {width:.1f}%")]
+    if found and found.low < found.high and has_interval(found):
+        left, right = percent(found.low), percent(found.high)
+        parts.append(element("i", style=f"left: {left:.1f}%; width: {right - left:.1f}%"))
+    parts.append(element("b", style=f"left: {percent(1.0):.1f}%"))
+    return element("span", *parts, class_="gauge")
 
 
 def _table(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]], name: str) -> Markup:

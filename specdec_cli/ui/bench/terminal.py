@@ -51,6 +51,8 @@ def clock(seconds: float) -> str:
     return f"{minutes}:{rest:02d}"
 
 
+# The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
+NOISIEST = 10
 # A bar takes the cells that the columns leave, within these bounds.
 NARROWEST, WIDEST = 6, 40
 # (least width of the screen, headings of the figures, space between columns, cells of all of them)
@@ -127,31 +129,52 @@ def rows_table(report: Report, width: int) -> Table:
     rows = report.rows
     _, headings, space, taken = next(layout for layout in LAYOUTS if width >= layout[0])
     table = _table(" K", headings, space)
-    most = max((row.speedup.mean for row in rows if row.speedup), default=1.0)
+    most = furthest(rows)
     room = max(NARROWEST, min(WIDEST, width - taken))
     for row in rows:
         chosen = report.recommendation.marks(row.k)
         style = "bold" if chosen else "" if row.measured else "dim"
         k, *figures = (Text(cell, style) for cell in cells(row))
-        drawn = bar(row.speedup.mean if row.speedup else 0.0, most, room, row.measured)
+        drawn = bar(row.speedup, most, room, row.measured)
         table.add_row(Text("★" if chosen else " ", style) + k, *figures[:2], drawn, *figures[2 : len(headings) - 1])
     return table
 
 
-def bar(value: float, most: float, cells: int, measured: bool) -> Text:
-    """0 … `most` on `cells` cells, broken where of too few prompts; plain decoding's cell is crossed."""
-    reached, plain = round(value / most * cells), min(cells - 1, round(cells / most) - 1)
+def furthest(rows: Sequence[LengthRow]) -> float:
+    """Where the bars end: at the highest end of an interval, or at twice the fastest where that is still further."""
+    known = [row.speedup for row in rows if row.speedup]
+    most = max((one.mean for one in known), default=1.0)
+    return max(most, min(2 * most, max((one.high for one in known if has_interval(one)), default=most)))
+
+
+def has_interval(value: Interval | None) -> bool:
+    """Whether its ends say something: enough prompts, and less than NOISIEST between them."""
+    return value is not None and value.prompts >= FEWEST_PROMPTS and value.high <= NOISIEST * value.low
+
+
+def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text:
+    """0 … `most` on `cells` cells, broken where of too few prompts; plain decoding's cell is crossed.
+
+    The interval is drawn from ├ to ┤, as far as the cells reach.
+    """
+    if value is None:
+        return Text("")
     line, cross = ("━", "┿") if measured else ("╌", "┼")
-    filled = line * reached
-    if plain < reached:
-        filled = line * plain + cross + line * (reached - plain - 1)
-    empty = " " * (plain - reached) + "│" if plain >= reached else ""
-    return Text.assemble((filled, "green" if value > 1.0 else "yellow"), (empty.ljust(cells - reached), MUTED))
+    reached, low, high = (round(end / most * cells) for end in (value.mean, value.low, value.high))
+    plain = min(cells - 1, round(cells / most) - 1)
+    drawn = [line if at < reached else " " for at in range(cells)]
+    if has_interval(value) and low < high:
+        drawn[reached:high] = "─" * (min(high, cells) - reached)
+        for end, mark in ((low, "├"), (high, "┤")):
+            drawn[end - 1 : end] = mark if 0 < end <= cells else ""
+    drawn[plain] = "│" if drawn[plain] == " " else cross if plain < reached else "┼"
+    filled, beyond = "".join(drawn[:reached]), "".join(drawn[reached:])
+    return Text.assemble((filled, "green" if value.mean > 1.0 else "yellow"), (beyond, MUTED))
 
 
 def legend(report: Report) -> str:
     """What the marks and the columns mean."""
-    parts = [f"± 95 % over prompts ({len(report.prompts)} measured)"]
+    parts = [f"± and ├┤: 95 % over prompts ({len(report.prompts)} measured)"]
     parts += [f"? of fewer than {FEWEST_PROMPTS} prompts"] if any(map(sentences.mark, report.rows)) else []
     figures = [*(figure for row in report.rows for figure in (row.speedup, row.tokens_per_second))]
     figures += [row.speedup for row in report.kinds]
@@ -228,15 +251,11 @@ def _figure(row: LengthRow, value: Interval | None, digits: int) -> str:
     return "–" if value is None else f"{sentences.mark(row)}{value.mean:.{digits}f}"
 
 
-# The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
-NOISIEST = 10
-
-
 def _change(ratio: Interval | None) -> Text:
     """The second's speed against the first's; uncoloured where the interval includes no change."""
     if ratio is None:
         return Text("–")
-    if ratio.high > NOISIEST * ratio.low:
+    if not has_interval(ratio):
         return Text("too noisy")
     low, mean, high = (100 * (value - 1) for value in (ratio.low, ratio.mean, ratio.high))
     colour = "green" if low > 0 else "red" if high < 0 else ""

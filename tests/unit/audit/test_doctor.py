@@ -28,7 +28,8 @@ def test_the_report_names_machine_versions_and_cache_and_exits_0(specdec):
     code, out, err = specdec("doctor")
     rows = [line.split("\t") for line in out.splitlines()]
     assert (code, err) == (0, "")
-    assert {"chip", "computes on", "memory", "mlx", "mlx-lm", "python", "model cache"} <= {row[0] for row in rows}
+    names = {"chip", "computes on", "memory", "specdec", "python", "model cache"}
+    assert {f"✓ {name}" for name in names} <= {row[0] for row in rows}
     assert all(2 <= len(row) <= 3 for row in rows)
 
 
@@ -41,6 +42,7 @@ def test_the_temporary_folder_is_tried_where_mlx_compiles_into_it(specdec, monke
         monkeypatch.setenv("TMPDIR", str(folder))
         code, out, _ = specdec("doctor")
         assert code == 0 and f"temporary folder\t{folder}\t{note}" in out
+        assert ("✗ temporary" in out) == ("cannot" in note)
 
 
 @pytest.mark.parametrize("there", [False, True])
@@ -48,7 +50,8 @@ def test_a_cache_folder_is_said_as_it_is_and_not_made(monkeypatch, tmp_path, the
     folder = tmp_path if there else tmp_path / "none" / "hub"
     monkeypatch.setattr(doctor, "cache_folder", lambda: folder)
     monkeypatch.setattr("os.access", lambda path, mode: not there)
-    value, note = {name: (value, note) for name, value, note in doctor.diagnose()}["model cache"]
+    found = {name: rest for _, name, *rest in doctor.diagnose()}
+    value, note = found["model cache"]
     assert value == str(folder) and folder.exists() == there
     assert note.startswith("exists, " if there else "not there yet, ")
     assert note.endswith(" free, not writable" if there else " free")
@@ -86,7 +89,7 @@ def record(monkeypatch, tmp_path):
 
 def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(monkeypatch):
     monkeypatch.setattr(device, "device_name", lambda: "Apple Paravirtual device")
-    told = {name: note for name, _, note in doctor.diagnose()}
+    told = {name: note for _, name, _, note in doctor.diagnose()}
     assert told["computes on"] == "a virtual GPU: its times mean nothing here, and none is kept"
 
 
@@ -108,8 +111,8 @@ def test_an_m5_on_a_macos_that_mlxs_wheel_is_too_new_for_is_told(monkeypatch, ch
     monkeypatch.setattr(device, "device_name", lambda: chip)
     monkeypatch.setattr(device, "kernel_architecture", lambda: architecture)
     monkeypatch.setattr("platform.mac_ver", lambda: (system, ("", "", ""), "arm64"))
-    told = [(value, note) for name, value, note in doctor.diagnose() if name == "macOS"]
-    assert told == ([(system, doctor.TOO_OLD)] if warned else [])
+    told = [(well, value, note) for well, name, value, note in doctor.diagnose() if name == "macOS"]
+    assert told == ([(False, system, doctor.TOO_OLD)] if warned else [])
 
 
 @pytest.mark.slow

@@ -132,3 +132,17 @@ def test_no_command_is_missing_from_the_panels():
         for info in (*group.typer_instance.registered_commands, *group.typer_instance.registered_groups)
     )
     assert sorted(registered) == sorted(name for names in PANELS.values() for name in names)
+
+
+@pytest.mark.parametrize("command", ["run", "race"])
+def test_where_events_are_asked_for_a_failure_before_the_start_is_one_too(specdec, command):
+    code, out, err = specdec(command, "--json", "-k", "99", "x")
+    message, hint = (line.partition(": ")[2] for line in err.splitlines())
+    assert json.loads(out) == {"event": "error", "message": message, "hint": hint, "exit_code": code} and code == 2
+    assert specdec(command, "-k", "99", "x")[1] == ""
+    code, out, _ = specdec(command, "--json", "--no-such-option")
+    assert (json.loads(out)["exit_code"], code) == (2, 2)
+
+
+def test_a_command_whose_json_is_one_value_writes_none_where_it_fails(specdec):
+    assert specdec("check", "--json", "no-such-pair")[:2] == (3, "")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.bench import sample_result
+from specdec_cli.bench.estimate import Interval
 from specdec_cli.bench.report import compare, reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.system.machine import MachineState
@@ -102,9 +103,16 @@ def test_control_codes_of_names_do_not_reach_the_terminal(result, monkeypatch):
 
 
 def test_bars_share_a_scale_and_cross_plain_decoding():
-    assert bar(2.0, 2.0, 8, True).plain == "━━━┿━━━━"
-    assert bar(1.0, 2.0, 8, False).plain == "╌╌╌┼    "
-    assert bar(0.5, 2.0, 8, True).plain == "━━ │    "
+    def drawn(mean, low, high, prompts=9):
+        return bar(Interval(mean, low, high, prompts), 2.0, 8, prompts > 1).plain
+
+    assert drawn(2.0, 2.0, 2.0) == "━━━┿━━━━"
+    assert drawn(1.0, 0.5, 1.5, prompts=1) == "╌╌╌┼    "  # of too few prompts there is no interval
+    assert drawn(0.5, 0.5, 0.5) == "━━ │    "
+    assert drawn(1.5, 1.25, 1.75) == "━━━┿├━┤ "
+    assert drawn(1.5, 1.2, 9.0) == "━━━┿├━──"  # beyond twice the fastest it has no end
+    assert drawn(0.5, 0.25, 1.25) == "├━─┼┤   "
+    assert drawn(1.5, 0.1, 9.0) == "━━━┿━━  "  # so wide that it says nothing
 
 
 # Two benches side by side
