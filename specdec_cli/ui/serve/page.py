@@ -6,7 +6,7 @@ from specdec_cli.ui.export import MEANINGS
 from specdec_cli.ui.html import Markup, element, fill, joined, packaged
 
 FOLDER = "serve"
-SCRIPTS = ("main.js", "answer.js", "code.js", "element.js", "fences.js", "figures.js", "stream.js")
+SCRIPTS = ("main.js", "answer.js", "code.js", "element.js", "fences.js", "figures.js", "markdown.js", "stream.js")
 
 
 def page_files() -> dict[str, bytes]:

@@ -1,7 +1,7 @@
 // Questions and answers on the page. Law: text of a model or a server enters by textContent alone, and an answer's
 // said tokens, joined, are its text.
 
-import { Tokens, write } from "./code.js";
+import { Tokens, copyButton, write } from "./code.js";
 import { element } from "./element.js";
 import { NOTHING, figures, fold, guessed, sentence } from "./figures.js";
 
@@ -20,11 +20,11 @@ function turn(kind, who, ...inside) {
   return made;
 }
 
-/** An answer that grows; `titles` says what the fate of a token means. */
+/** An answer that grows; `titles` says what the fate of a token means, `limit` is the context's in tokens, if known. */
 export class Answer {
-  constructor(who, titles) {
+  constructor(who, titles, limit) {
     this.titles = titles;
-    this.sums = NOTHING;
+    this.sums = { ...NOTHING, limit };
     this.text = "";
     this.reason = null;
     this.body = element("div", "text");
@@ -33,7 +33,11 @@ export class Answer {
     this.thinking.hidden = true;
     this.bar = element("div", "share", "", element("i"));
     this.facts = element("dl", "facts");
-    this.whole = turn("answer writing", who, this.thinking, this.body, this.bar, this.facts);
+    this.retry = element("button", "retry", "Retry");
+    this.retry.type = "button";
+    this.acts = element("div", "acts", "", copyButton(() => this.text), this.retry);
+    this.acts.hidden = true;
+    this.whole = turn("answer writing", who, this.thinking, this.body, this.bar, this.facts, this.acts);
     this.bar.hidden = true;
     [this.said, this.thoughts] = [this.body, this.thought].map((place) => new Tokens(place));
     this.wait = element("p", "note loading");
@@ -57,10 +61,16 @@ export class Answer {
     }
   }
 
+  /** An answer of an earlier visit. */
+  recall(text) {
+    this.text = text;
+    this.said.say(element("span", "plain", text));
+    this.#finish();
+  }
+
   /** Nothing more comes. */
   end() {
-    this.#begin();
-    this.whole.classList.remove("writing");
+    this.#finish();
     const note = this.reason ? ENDED[this.reason] : this.text ? PARTIAL : EMPTY;
     if (note) this.body.after(element("p", "note", note));
     return `${note ?? "The answer is complete."} ${sentence(this.sums)}`;
@@ -68,12 +78,18 @@ export class Answer {
 
   /** It failed: the two lines that say why. */
   fail({ message, hint = "load this page again" }) {
-    this.#begin();
-    this.whole.classList.remove("writing");
+    this.#finish();
     const lines = [["error:", message], ["hint:", hint]];
     const error = element("p", "error", "", ...lines.map(([name, text]) => element("span", "", "", element("b", "", name), ` ${text}`)));
     error.setAttribute("role", "alert");
     this.body.after(error);
+  }
+
+  #finish() {
+    this.#begin();
+    this.whole.classList.remove("writing");
+    for (const tokens of [this.said, this.thoughts]) tokens.end();
+    this.acts.hidden = !this.text;
   }
 
   #begin() {

@@ -1,14 +1,16 @@
-// The tokens of a text on the page, its fenced code in blocks. Law: the tokens that are said, joined, are the text.
+// The tokens of a text on the page, its fenced code in blocks, its prose as Markdown. Law: the tokens that are said,
+// joined, are the text.
 
 import { element } from "./element.js";
 import { Lines, codeOf } from "./fences.js";
+import { looks } from "./markdown.js";
 
 const SHOWN_MS = 2000;
 
-/** Puts tokens into `place` as they come. One that crosses the line of a fence becomes two elements. */
+/** Puts tokens into `place` as they come. One that crosses the end of a line, or of what is bold, becomes two elements. */
 export class Tokens {
   #lines = new Lines();
-  #line = []; // the elements of the line that has not ended, and where it begins in the first of them
+  #line = []; // the elements of the line that has not ended
   #kind = "text";
   #block = null;
 
@@ -21,20 +23,25 @@ export class Tokens {
   /** A token that is no part of the text. */
   lose(token) {
     this.at.append(token);
-    this.#line.push({ token, from: 0 });
+    this.#line.push(token);
   }
 
   /** A token of the text. */
   say(token) {
-    let from = 0;
     for (const { text, kind } of this.#lines.read(token.textContent)) {
       if (kind !== this.#kind) this.#turn(kind);
-      const to = this.#placeOf(kind);
-      if (token.parentNode !== to) [token, from] = [moved(token, from, to), 0];
-      this.#line.push({ token, from });
-      from += text.length;
-      if (text.endsWith("\n")) this.#line = [];
+      const rest = split(token, text.length);
+      this.#placeOf(kind).append(token);
+      this.#line.push(token);
+      if (text.endsWith("\n")) this.end();
+      token = rest;
     }
+  }
+
+  /** The line is over: prose gets its looks. */
+  end() {
+    if (this.#kind === "text") dress(this.#line.filter(({ tagName }) => tagName !== "DEL"));
+    this.#line = [];
   }
 
   /** The line goes on in, or turns out to be, something else. */
@@ -42,7 +49,7 @@ export class Tokens {
     const left = this.#block;
     if (kind === "opening") this.place.append((this.#block = new Block()).whole);
     const to = this.#placeOf(kind);
-    this.#line = this.#line.map(({ token, from }) => ({ token: moved(token, from, to), from: 0 }));
+    to.append(...this.#line);
     if (kind === "text" && this.#kind === "opening") left.whole.remove();
     this.#kind = kind;
     this.at.classList.remove("here");
@@ -55,17 +62,28 @@ export class Tokens {
   }
 }
 
-/** `token`, or a new one with its text from there on, at the end of `to`. */
-function moved(token, from, to) {
-  let part = token;
-  if (from > 0) {
-    part = token.cloneNode();
-    part.classList.add("rest");
-    write(part, token.textContent.slice(from));
-    write(token, token.textContent.slice(0, from));
+/** A new token with what `token` has from `length` on, which that one loses; none where it has no more. */
+function split(token, length) {
+  const text = token.textContent;
+  if (text.length <= length) return null;
+  const rest = token.cloneNode();
+  rest.classList.add("rest");
+  write(rest, text.slice(length));
+  write(token, text.slice(0, length));
+  return rest;
+}
+
+/** Gives the tokens of a line the looks of its Markdown. */
+function dress(tokens) {
+  const parts = looks(tokens.map((token) => token.textContent).join(""));
+  if (parts.every(([, names]) => !names.length)) return;
+  for (const [text, names] of parts) {
+    for (let left = text.length; left > 0; left -= tokens.shift().textContent.length) {
+      const rest = split(tokens[0], left);
+      if (rest) tokens[0].after(rest), tokens.splice(1, 0, rest);
+      tokens[0].classList.add(...names);
+    }
   }
-  to.append(part);
-  return part;
 }
 
 /** Gives a token its text; blanks are not painted. */
@@ -74,12 +92,21 @@ export function write(token, text) {
   token.classList.toggle("blank", token.tagName !== "DEL" && !text.trim());
 }
 
+/** A button that copies what `text` gives. */
+export function copyButton(text) {
+  const button = element("button", "copy", "Copy");
+  button.type = "button";
+  button.addEventListener("click", async () => {
+    button.textContent = (await copied(text())) ? "Copied" : "Not copied";
+    setTimeout(() => { button.textContent = "Copy"; }, SHOWN_MS);
+  });
+  return button;
+}
+
 /** A block of code between its fences, with the button that copies it. */
 class Block {
   constructor() {
-    this.button = element("button", "copy", "Copy");
-    this.button.type = "button";
-    this.button.addEventListener("click", () => this.copy());
+    this.button = copyButton(() => codeOf(said(this.opening), said(this.code)));
     this.opening = element("div", "fence");
     this.code = element("pre", "source");
     this.code.tabIndex = 0;
@@ -88,12 +115,6 @@ class Block {
     for (const part of [this.whole, this.code]) part.setAttribute("role", "group");
     this.whole.setAttribute("aria-label", "Code");
     this.code.setAttribute("aria-label", "Lines of code");
-  }
-
-  async copy() {
-    const done = await copied(codeOf(said(this.opening), said(this.code)));
-    this.button.textContent = done ? "Copied" : "Not copied";
-    setTimeout(() => { this.button.textContent = "Copy"; }, SHOWN_MS);
   }
 }
 

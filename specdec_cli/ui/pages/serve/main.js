@@ -1,10 +1,11 @@
-// The chat: a conversation with the pair that is chosen. Law: the key is kept for this tab alone, and one answer runs at a time.
+// The chat: a conversation with the pair that is chosen. Law: the key is kept for this tab alone, the conversation only
+// where its reader says so, and one answer runs at a time.
 
 import { Answer, questionElement } from "./answer.js";
 import { element } from "./element.js";
 import { chunks, loadedModel, models } from "./stream.js";
 
-const KEY = "specdec-key";
+const KEY = "specdec-key", KEPT = "specdec-chat";
 const NEAR_END_PIXELS = 60, MOST_ROWS = 8;
 const EXAMPLES = { demo: "Return the lines of a file.", other: "Write a Python function that merges two sorted lists." };
 
@@ -31,9 +32,9 @@ async function greet() {
 
 /** Says who is chosen. */
 function introduce() {
-  const { id, target, draft } = chat.models[model.selectedIndex];
+  const { id, target, draft, meta } = chat.models[model.selectedIndex];
   const parts = [target, draft].filter(Boolean).map(shortened).join(" with ");
-  chat.model = id;
+  [chat.model, chat.limit] = [id, meta?.n_ctx_train];
   document.title = `${id} · specdec`;
   at("models").textContent = at("choice").hidden ? `${id}: ${parts}` : parts;
   example.textContent = EXAMPLES[id.startsWith("demo") ? "demo" : "other"];
@@ -48,9 +49,7 @@ function shortened(name) {
 /** Asks `text`; what got no answer is in the field again. */
 async function ask(text) {
   const [turns, controller] = [chat.turns, new AbortController()];
-  const [asked, answer] = [questionElement(text), new Answer(chat.model, titles)];
-  welcome.remove();
-  log.append(asked, answer.whole);
+  const [asked, answer] = shown(text);
   run(controller);
   follow(true);
   tellLoading(answer);
@@ -68,7 +67,44 @@ async function ask(text) {
   run(null);
   if (answer.text) turns.push({ role: "user", content: text }, { role: "assistant", content: answer.text });
   else write(question.value || text);
+  keep();
   follow();
+}
+
+/** A question and an answer in the log. */
+function shown(text) {
+  const [asked, answer] = [questionElement(text), new Answer(chat.model, titles, chat.limit)];
+  answer.retry.addEventListener("click", () => {
+    if (chat.running) return;
+    chat.turns.splice(-2);
+    for (const one of [asked, answer.whole]) one.remove();
+    ask(text);
+  });
+  welcome.remove();
+  log.append(asked, answer.whole);
+  return [asked, answer];
+}
+
+/** The chat stays in this browser where the reader says so, and nowhere else. */
+function keep() {
+  if (at("keep").checked) localStorage.setItem(KEPT, JSON.stringify(chat.turns));
+  else localStorage.removeItem(KEPT);
+}
+
+/** The chat that was kept, if it can be read. */
+function recall() {
+  const text = localStorage.getItem(KEPT);
+  at("keep").checked = text !== null;
+  try {
+    const turns = JSON.parse(text ?? "[]");
+    for (let place = 0; place + 1 < turns.length; place += 2) {
+      shown(turns[place].content)[1].recall(turns[place + 1].content);
+      chat.turns.push(...turns.slice(place, place + 2));
+    }
+  } catch {
+    localStorage.removeItem(KEPT);
+  }
+  follow(true);
 }
 
 /** An answer of a pair that is not in memory waits until it is. */
@@ -152,6 +188,7 @@ function clear() {
   chat.turns = [];
   run(null);
   log.replaceChildren(welcome);
+  keep();
   write("");
   question.focus();
 }
@@ -174,6 +211,7 @@ example.addEventListener("click", ({ target }) => {
   ask(target.textContent);
 });
 model.addEventListener("change", introduce);
+at("keep").addEventListener("change", keep);
 at("unsaid").addEventListener("change", ({ target }) => {
   document.body.classList.toggle("shows-unsaid", target.checked);
   follow();
@@ -187,4 +225,4 @@ login.addEventListener("submit", (event) => {
   sessionStorage.setItem(KEY, key.value);
   greet();
 });
-greet();
+greet().then(recall);

@@ -113,3 +113,47 @@ def test_thinking_is_folded_and_shows_its_tokens_when_opened(tab, start, thinkin
     tab.press("Enter")
     tab.until("document.querySelector('.thinking').open")
     assert "Let me" in tab.seen(".answer")[0]
+
+
+def test_prose_looks_as_its_markdown_says_in_the_colours_of_its_tokens(tab, start):
+    rounds = (
+        drafted(0, [], 0, "# To"),
+        drafted(1, ["p\n- *", "*bo", "ld*"], 3, "* `c*"),
+        drafted(2, ["d*` *e", "m* a_b_c"], 2, " 2*3*4\n| a | *b* |\nend **open"),
+    )
+    asked(greeted(tab, start(SpokenDesk(rounds))), "Hi.")
+    assert answer_of(tab) == "".join(done.text for done in rounds)
+    looks = {"heading": "Top\n", "bullet": "-", "strong": "bold", "code": "c*d*", "em": "em", "cells": "| a | *b* |\n"}
+    assert {name: "".join(tab.texts(f"{SAID}.{name}")) for name in looks} == looks
+    assert set(tab.styles(f"{SAID}.mark", "display")) == {"none"}
+    assert tab.seen(".answer > .text")[0].split("\n")[2].endswith("end **open")  # what is not closed is text
+    assert tab.styles(f"{SAID}.strong.accepted", "fontWeight")[0] == "700"
+
+
+def test_a_chat_is_kept_in_the_browser_only_if_its_reader_says_so(tab, start):
+    desk = ScriptedDesk(["one", "two", "three"])
+    url = start(desk)
+    asked(greeted(tab, url), "First?")
+    greeted(tab, url)
+    assert tab.count("article") == 0
+    tab.evaluate("document.getElementById('keep').click()")
+    asked(tab, "Second?")
+    greeted(tab, url)
+    assert (tab.texts(".question p"), answer_of(tab)) == (["Second?"], "two")
+    asked(tab, "Third?")
+    first, second, third = [len(ticket.job.prompt) for ticket in desk.jobs]
+    assert third > second + len("two") > first
+    tab.evaluate("document.getElementById('fresh').click()")
+    tab.evaluate("document.getElementById('keep').click()")
+    greeted(tab, url)
+    assert tab.count("article") == 0 and tab.evaluate("localStorage.length") == 0
+
+
+def test_a_whole_answer_is_asked_for_again_in_its_place(tab, start):
+    desk = ScriptedDesk(["zero", "one", "two"])
+    asked(asked(greeted(tab, start(desk)), "First?"), "Second?")
+    assert tab.evaluate("[...document.querySelectorAll('.retry')].map((one) => one.offsetParent !== null)") == [0, 1]
+    tab.evaluate("document.querySelector('.answer:last-child .retry').click()")
+    tab.until(f"[...document.querySelectorAll('{SAID}')].map((one) => one.textContent).join('') === 'two'")
+    assert tab.texts(".question p") == ["First?", "Second?"]
+    assert desk.jobs[2].job.prompt == desk.jobs[1].job.prompt
