@@ -166,13 +166,6 @@ FAULTS = (
         "laws/test_draft_context.py::test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held",
     ),
     Fault(
-        "H6 caches of another draft context are taken for the same",
-        "session/load.py",
-        "{held.network.kv} {held.recent} {held.cache_kinds}",
-        "{held.network.kv} {held.cache_kinds}",
-        "unit/session/test_load.py::test_other_parts_and_other_types_of_cache_are_others",
-    ),
-    Fault(
         "H7 costs of another draft context are taken for the same",
         "session/load.py",
         " · draft context {pair.draft_context} · {where}",

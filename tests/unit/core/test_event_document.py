@@ -11,7 +11,7 @@ from specdec_cli.core.gain import Gain
 from specdec_cli.core.stats import FIGURES, GAINS
 
 TEXT = (files("specdec_cli") / "docs" / "events.md").read_text("utf-8")
-SECTIONS = {title: body for title, body in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S)}
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.M | re.S))
 ALSO = {"round": ("logprobs", "gain", *(field.name for field in fields(events.TokenLogprob)), "speedup", "low", "high")}
 
 

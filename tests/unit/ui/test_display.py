@@ -177,7 +177,11 @@ def piped(**options: object) -> list[str]:
 def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
     assert piped() == [SUMMARY] and not piped(quiet=True)
     one, more = piped(verbose=True)
-    assert [one] == piped() and more.startswith("a round costs 1.0 plain steps")
+    assert (
+        [one] == piped()
+        and " · a round costs 1.0 plain steps" in more
+        and more.startswith("read 1 234 tokens at 3085 tok/s · wrote 14")
+    )
 
 
 # --rounds and --show-rejected.

@@ -48,14 +48,15 @@ def test_a_reply_is_summed_up_in_one_line() -> None:
 
 def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None:
     assert lines(verbose=True)[1:] == [
-        "a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens"
+        "wrote 14 tokens at 283 tok/s · a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens"
         " · pays from ≈ 35 % (30–42) accepted"
     ]
     slower = "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens"
     known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
-    assert lines(**known)[1:] == [slower, "pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
-    assert lines(**known, k="auto")[2:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly, plain in 0 of 4 rounds"]
-    assert lines(**known, device="cpu")[3:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
+    assert lines(**known)[1:3] == ["wrote 14 tokens at 283 tok/s", slower]
+    assert lines(**known)[3:] == ["pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
+    assert lines(**known, k="auto")[3:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly, plain in 0 of 4 rounds"]
+    assert lines(**known, device="cpu")[4:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
 
 
 def test_below_a_panel_is_only_what_it_does_not_say() -> None:
