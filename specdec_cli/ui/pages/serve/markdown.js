@@ -3,7 +3,7 @@
 const INLINE = /(`+)(?!`)(.+?)(?<!`)\1(?!`)|(\*\*|__)(?=\S)(.+?)(?<=\S)\3|(?<![\w*_])([*_])(?=[^\s*_])(.+?)(?<=[^\s*_])\5(?![\w*_])/g;
 const BLOCK = /^(\s*)(?:(#{1,6}\s+)|([-*+])\s)/;
 
-/** [text, names] of each part of `line`: strong, em, code, heading, bullet, cells of a table, and mark for what is not shown. */
+/** [text, names] of each part of `line`: strong, em, verbatim, heading, bullet, cells of a table, and mark for what is not shown. */
 export function looks(line) {
   if (/^\s*\|.*\|\s*$/.test(line)) return [[line, ["cells"]]];
   const [, blanks = "", heading, bullet] = BLOCK.exec(line) ?? [];
@@ -19,7 +19,7 @@ function inline(text, names) {
   for (const match of text.matchAll(INLINE)) {
     const [whole, ticks, code, double, strong, , em] = match;
     const mark = ticks ?? double ?? match[5];
-    const inside = ticks ? [[code, [...names, "code"]]] : inline(strong ?? em, [...names, double ? "strong" : "em"]);
+    const inside = ticks ? [[code, [...names, "verbatim"]]] : inline(strong ?? em, [...names, double ? "strong" : "em"]);
     found.push([text.slice(from, match.index), names], [mark, ["mark"]], ...inside, [mark, ["mark"]]);
     from = match.index + whole.length;
   }
