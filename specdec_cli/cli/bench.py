@@ -188,4 +188,4 @@ def _compare(paths: tuple[Path, Path], json: bool) -> None:
     if json:
         print_json(sys.stdout, asdict(found))
     else:
-        print_comparison(sys.stdout, found, (str(paths[0]), str(paths[1])))
+        print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))

@@ -51,7 +51,9 @@ class Live(LiveMachine):
 @pytest.mark.parametrize("drafter", ["model", "ngram"])
 def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     live = Live(demo, fixed=True)
-    sample = live.answer(Condition(Contender(drafter, demo.names[1] if drafter == "model" else None), 0.0).arm(3), COPY)
+    sample = live.answer(
+        Condition(Contender(drafter, demo.pair.names[1] if drafter == "model" else None), 0.0).arm(3), COPY
+    )
     demo.slot.forget()
     asked = Request(28, k=3, drafter=drafter, seed=7, sampling={"temperature": 0.0})
     rounds = [
@@ -91,7 +93,7 @@ def test_fixed_length_answers_never_stop(tiny_pair):
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_under_a_shape_the_baseline_has_it_too_and_every_answer_is_as_long(demo, temperature):
     live = Live(demo, constraint=Constraint("regex", "[a-z_]{4,9}( = [0-9]{2}){2}"))
-    held = Condition(Contender("model", demo.names[1], constrained=True), temperature)
+    held = Condition(Contender("model", demo.pair.names[1], constrained=True), temperature)
     arms = [held.arm(2), held.arm("auto"), held.arm(0), Condition(Contender("ngram", None, True), temperature).arm(3)]
     samples = [live.answer(arm, CODE) for arm in arms]
     assert len({sample.emitted_tokens for sample in samples}) == 1

@@ -123,7 +123,14 @@ def test_prose_looks_as_its_markdown_says_in_the_colours_of_its_tokens(tab, star
     )
     asked(greeted(tab, start(SpokenDesk(rounds))), "Hi.")
     assert answer_of(tab) == "".join(done.text for done in rounds)
-    looks = {"heading": "Top\n", "bullet": "-", "strong": "bold", "verbatim": "c*d*", "em": "em", "cells": "| a | *b* |\n"}
+    looks = {
+        "heading": "Top\n",
+        "bullet": "-",
+        "strong": "bold",
+        "verbatim": "c*d*",
+        "em": "em",
+        "cells": "| a | *b* |\n",
+    }
     assert {name: "".join(tab.texts(f"{SAID}.{name}")) for name in looks} == looks
     assert set(tab.styles(f"{SAID}.mark", "display")) == {"none"}
     assert tab.seen(".answer > .text")[0].split("\n")[3] == "end **open"  # what is not closed is text
