@@ -58,8 +58,10 @@ OPTIONS: Mapping[str, str] = {
 # fmt: on
 # Commands whose argument NAME is a pair, which -p may name as well.
 NAMED, PAIR = re.compile(r"(check|pull|rm|pairs (use|remove)) "), re.compile(r"(-p|-m|--pair|--model)(=|$)")
-# A Hub id, and one that can hardly be a prompt: its name has figures and a hyphen, as in ORGANISATION/Qwen3-8B.
-HUB_ID, PLAIN_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+"), re.compile(r"[\w.-]+/(?=[\w.-]*\d)[\w.]+-[\w.-]+")
+# What names a model that need not be here: before a prompt, a Hub id or a name like Qwen3-8B or qwen3:8b; alone, only
+# what can hardly be a prompt, ORGANISATION/Qwen3-8B.
+BEFORE = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|(?=.*\d)[\w.]+[:-][\w.:-]+")
+ALONE = re.compile(r"[\w.-]+/(?=[\w.-]*\d)[\w.]+-[\w.-]+")
 
 
 def translate(arguments: list[str]) -> list[str]:
@@ -83,11 +85,11 @@ def name_first(models: ModelOptions, first: str | None, prompt: str | None) -> t
     Raises: UsageError for two arguments of which the first names no model, or is a second one.
     """
     forbid_network(models.offline)  # before the look for models imports what obeys it
-    usual = [os.environ.get(str(row_of("", name).variable)) for name in ("pair", "target")]
+    usual = [os.environ.get(str(row_of("", name).variable)) or None for name in ("pair", "target")]
     named = [models.pair, models.target] != usual
-    if first is None or (prompt is None and (named or not names_a_model(first, PLAIN_ID))):
+    if first is None or (prompt is None and (named or not names_a_model(first, ALONE))):
         return models, first
-    if named or not names_a_model(first, HUB_ID):
+    if named or not names_a_model(first, BEFORE):
         hint = "put quotes around a prompt of several words; name a model once, first or after -p"
         raise UsageError(f"{first} is followed by another argument, {prompt}", hint)
     return replace(models, pair=first), prompt

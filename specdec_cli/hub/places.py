@@ -23,7 +23,7 @@ from specdec_cli.hub.cached import cached_folder
 
 SHIPPED = "specdec:"
 PACKAGE = Path(__file__).parents[1]
-GGUF = "GGUF"
+GGUF, DEEPEST = "GGUF", 2
 SHARD = re.compile(r"model-\d{5}-of-(\d{5})\.safetensors")
 REPOSITORY = re.compile(r"models--(.+?)--(.+)")
 OLLAMA_WEIGHTS = "application/vnd.ollama.image.model"
@@ -52,22 +52,18 @@ class FoundModel:
 Place = tuple[str, Callable[[], Iterable[Path]], Callable[[str, Path], Iterator[FoundModel]]]
 
 
-def _models_in(place: str, root: Path) -> Iterator[FoundModel]:
+def _models_in(place: str, root: Path, name: str = "", depth: int = 0) -> Iterator[FoundModel]:
     """Models in `root`, in its folders and in theirs; a repository of a Hub cache is the folder of its commit."""
-    level = [(root.name, root)]
-    for depth in range(3):
-        level, above = [], level
-        for name, folder in above:
-            folders, files = _list(folder)
-            if found := _read(name, folder, place, files):
-                yield found
-                continue
-            for inner in folders:
-                cached = REPOSITORY.fullmatch(inner)
-                if not cached:
-                    level.append((f"{name}/{inner}" if depth else inner, folder / inner))
-                elif snapshot := _snapshot(folder / inner):
-                    level.append((f"{cached[1]}/{cached[2]}", snapshot))
+    folders, files = _list(root)
+    if found := _read(name or root.name, root, place, files):
+        yield found
+        return
+    for inner in folders if depth < DEEPEST else ():
+        cached, below = REPOSITORY.fullmatch(inner), root / inner
+        if not cached:
+            yield from _models_in(place, below, f"{name}/{inner}".lstrip("/"), depth + 1)
+        elif snapshot := _snapshot(below):
+            yield from _models_in(place, snapshot, f"{cached[1]}/{cached[2]}", DEEPEST)
 
 
 def _list(folder: Path) -> tuple[list[str], dict[str, int]]:

@@ -178,7 +178,7 @@ REFUSED = {
         "run qwen3-8b hi --format json": "--schema FILE", "serve --keepalive=5m": "models are unloaded",
     },
     "mlx-lm": {
-        "generate --model org/x --prompt hi": "a prompt needs no option", "server --model org/x": "specdec serve -p NAME",
+        "generate --model org/x --prompt hi": "a prompt needs no option", "server --model x": "specdec serve -p NAME",
         "run -m org/x hi --draft-model org/y": "--draft ID", "run -m org/x hi --max-kv-size 4096": "--max-context N",
         "chat --model org/x --system-prompt hi": "-s TEXT", "run -m org/x hi --ignore-chat-template": "--raw",
         "run -m org/x hi --adapter-path a": "--adapter FOLDER", "run -m org/x hi --temperature 0.2": "--temp T",
