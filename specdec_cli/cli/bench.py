@@ -68,8 +68,9 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     forbid_network(models.offline)
     from specdec_cli.bench import prompts, result, sweep
     from specdec_cli.pairs.files import resolve
+    from specdec_cli.pairs.names import settle
 
-    drafts = models.drafts
+    drafts = tuple(map(settle, models.drafts))
     drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:

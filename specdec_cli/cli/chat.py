@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import typer
 
 from specdec_cli.cli.command import grouped
+from specdec_cli.cli.habits import name_first
 from specdec_cli.cli.load import (
     AnswerSettings,
     forbid_network,
@@ -39,7 +40,7 @@ app = typer.Typer()
 ROOM_TOKENS = 4096
 ANSWER = AnswerOptions(max_tokens=2048)
 EXAMPLES = r"""specdec chat -s 'You answer in one sentence.' --save talk.jsonl
-specdec chat 'What does this file do?'
+specdec chat qwen3-8b 'What does this file do?'
 specdec chat --resume talk.jsonl
 printf 'Hi\nAnd then?\n' | specdec chat -q"""
 
@@ -48,6 +49,7 @@ printf 'Hi\nAnd then?\n' | specdec chat -q"""
 @grouped
 def chat(
     *,
+    model: str | None = None,
     prompt: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
@@ -63,6 +65,7 @@ def chat(
 
     /help lists what can be typed.
     """
+    models, prompt = name_first(models, model, prompt)
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
     transcript = open_transcript(resume, save, answer.system)

@@ -18,6 +18,7 @@ from typer.exceptions import TyperException
 
 from specdec_cli.cli import audit, bench, chat, demo, doctor, help, pairs, race, replay, run, serve
 from specdec_cli.cli.command import choose, notify
+from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.cli.table import PREFIX, row_of, variables
@@ -99,7 +100,7 @@ def usage_error(error: TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
-    elif "extra argument" in message and context.params.get("prompt"):
+    elif "extra argument" in message and "prompt" in context.params:
         hint = "put quotes around a prompt of several words"
     else:
         hint = f"{context.command_path} -h lists its options"
@@ -120,7 +121,7 @@ def _wrong_value(parameter: Any, value: str, kind: str, arguments: list[str]) ->
 
 
 # Variables that are no option's default.
-OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS", "WIRE"))
+OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS", "MODEL_FOLDERS", "WIRE"))
 
 
 def warn_of_variables(known: Iterable[str]) -> None:
@@ -146,7 +147,7 @@ def exit_code(arguments: list[str]) -> int:
     if not {"-q", "--quiet", "--json"} & set(arguments):
         warn_of_variables(known)
     try:
-        code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
+        code = int(app(translate(arguments), standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):

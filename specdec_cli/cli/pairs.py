@@ -5,6 +5,7 @@ An entry is replaced, and a file deleted, only after a question; the default pai
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from dataclasses import replace
@@ -47,6 +48,7 @@ def pairs(
     """The pairs specdec knows: sizes, here or not, fits or not."""
     if context.invoked_subcommand is not None:
         return
+    from specdec_cli import hub
     from specdec_cli.pairs import catalog
     from specdec_cli.ui.pairs import print_json, print_pairs
 
@@ -54,10 +56,13 @@ def pairs(
     if online:
         say(*(f"{name}: {problem}" for name, problem in catalog.confirm(catalog.hub_ids(known)).items()))
     rows = catalog.rows(known)
+    rows += catalog.other_rows(known, rows)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows, physical_bytes(), every)
+    unread = [folder for folder in hub.model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
+    say(*(f"{folder}, a folder of SPECDEC_MODEL_FOLDERS, is not there or cannot be read" for folder in unread))
     damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
     say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))
     if damaged:

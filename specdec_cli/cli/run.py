@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.cli.command import grouped, notify
+from specdec_cli.cli.habits import name_first
 from specdec_cli.cli.load import (
     AnswerSettings,
     introduce_demo,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 EXAMPLES = """specdec run 'Return the lines of a file.'
+specdec run qwen3-8b 'Why is the sky blue?'
 cat notes.txt | specdec run --raw -n 64 --json"""
 
 
@@ -43,6 +45,7 @@ cat notes.txt | specdec run --raw -n 64 --json"""
 @grouped
 def run(
     *,
+    model: str | None = None,
     prompt: str | None = None,
     file: Path | None = None,
     models: ModelOptions,
@@ -57,6 +60,7 @@ def run(
 
     The panel and the summary are on stderr. Without a prompt, on a terminal, it is `specdec chat`.
     """
+    models, prompt = name_first(models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
         from specdec_cli.cli.chat import ANSWER, open_transcript, talk

@@ -115,6 +115,7 @@ TARGETS = "the target's own"
 # Sections and their rows, in the order of the helps.
 TABLE: Mapping[str, tuple[Row, ...]] = {
     "Arguments": (
+        Row("MODEL", "The pair or model that answers, as after -p", complete=pair_names),
         Row("PROMPT", "The prompt; stdin and --file come before it"),
         Row("PROMPT", "The first message, sent before you type", of="chat"),
         Row("PROMPT", "The prompt; stdin comes before it", of="race"),
@@ -170,7 +171,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("-h, --help", "Print this help"),
     ),
     "Models": (
-        Row("-p, --pair NAME", "A pair, or a target's Hub id or folder", "PAIR", complete=pair_names),
+        Row("-p, -m, --model, --pair NAME", "A pair, or a target's Hub id or folder", "PAIR", complete=pair_names),
         Row("--target ID", "Target: a Hub id or a local folder", "TARGET"),
         Row("--draft ID", "Draft: a Hub id or a local folder", "DRAFT"),
         Row("--draft ID", "Draft to try: a Hub id or folder; repeatable", of="bench"),

@@ -13,8 +13,8 @@ import os
 # posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cache import cache_folder, cached_models, require_hub_id, same_model
-from specdec_cli.hub.cached import PULL, SHIPPED, Problem, RemoteFile, locate
+from specdec_cli.hub.cache import cache_folder, require_hub_id, same_model
+from specdec_cli.hub.cached import PULL, Problem, RemoteFile
 from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes, silent, verify
@@ -27,11 +27,14 @@ from specdec_cli.hub.kept_heads import (
     remote_headers,
     remove_head,
 )
+from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, model_folders, models_here
 from specdec_cli.hub.snapshot import HubSnapshot, resolve
 
 __all__ = [
+    "GGUF",
     "PULL",
     "SHIPPED",
+    "FoundModel",
     "HubSnapshot",
     "Problem",
     "Progress",
@@ -39,8 +42,8 @@ __all__ = [
     "RemoteHeader",
     "Removal",
     "cache_folder",
-    "cached_models",
     "check_space",
+    "elsewhere",
     "fetch",
     "fetch_small",
     "free_bytes",
@@ -48,6 +51,8 @@ __all__ = [
     "keep_head",
     "kept_commit",
     "locate",
+    "model_folders",
+    "models_here",
     "read_config",
     "remote_headers",
     "removal",

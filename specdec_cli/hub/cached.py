@@ -1,4 +1,4 @@
-"""Finds the folder of a model by its name, and what of it is missing, altered or added. No network call.
+"""Finds the snapshot of a Hub id in the cache, and what of it is missing, altered or added. No network call.
 
 The record of a commit names the files that a pull has compared, with sizes and digests. Every lookup of a model
 compares all sizes, and the digests of small files; weights are read again by a pull alone, because that takes seconds
@@ -19,7 +19,6 @@ from pathlib import Path
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.core.format import count
-from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
 
@@ -152,31 +151,8 @@ def _expected_files(name: str, folder: Path) -> set[str]:
     return expected if foreign else expected | {"model.safetensors"}
 
 
-SHIPPED = "specdec:"
 # What brings a model that is not here, followed by its name.
 PULL = "specdec pull --target"
-PACKAGE = Path(__file__).parents[1]
-
-
-def locate(name: str, revision: str | None = None) -> Path:
-    """The folder of a shipped model, a kept head, a local folder, or a Hub id in the local Hugging Face cache.
-
-    Raises: NotAvailable if it is not here, PartlyHere if files are missing or differ from what was pulled.
-    """
-    if name.startswith(SHIPPED):
-        folder = PACKAGE / name.removeprefix(SHIPPED)
-        if not folder.resolve().is_relative_to(PACKAGE.resolve()):
-            raise NotAvailable(f"{name} is outside specdec's own folder", "give the folder itself as a path")
-        return folder
-    if name.startswith(HEAD):
-        return cache.kept_head(name)
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return folder
-    if folder.exists():
-        raise NotAvailable(f"{name} is a file, but a model is a folder", "give the folder that holds config.json")
-    cache.require_hub_id(name)
-    return cached_folder(cache.cached_spelling(name), revision)
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,8 +43,18 @@ def named_bytes(name: str) -> int | None:
 
 
 def registry() -> Registry:
-    """All pairs known on this machine."""
-    return load_registry(packaged_file(), user_file())
+    """All pairs known on this machine.
+
+    A commit in the packaged file says what a pull brings: a copy that another program keeps is taken without one.
+    """
+    known = load_registry(packaged_file(), user_file())
+    return replace(known, pairs={name: _as_kept(pair) for name, pair in known.pairs.items()})
+
+
+def _as_kept(pair: Pair) -> Pair:
+    sides = ("target", "draft") if pair.source == "packaged" else ()
+    kept = {f"{side}_revision": None for side in sides if (name := getattr(pair, side)) and hub.elsewhere(name)}
+    return replace(pair, **kept) if kept else pair
 
 
 def is_local(name: str) -> bool:
@@ -186,6 +197,20 @@ def _row(pair: Pair, sizes: dict[str, int], default: bool) -> PairRow:
     pullable = problem is None or can_be_pulled(problem)
     known = verified(pair, sizes)
     return PairRow(known, size, problem is None, fits(pair, size or estimate), default, estimate, pullable)
+
+
+def other_rows(known: Registry, listed: Sequence[PairRow]) -> list[PairRow]:
+    """A row for each model that is here and that no downloaded one of the `listed` pairs has."""
+    used = {name.lower() for row in listed if row.downloaded for name, _ in row.pair.models}
+    models, rows = [model for model in hub.models_here() if model.name.lower() not in used], []
+    shorts = Counter(model.short.lower() for model in models if not model.problem)
+    for model in models:
+        name = model.target if shorts[model.short.lower()] > 1 or model.short in known.pairs else model.short
+        note = model.problem + (f": {known.instead_of(model.name)}" if model.problem == hub.GGUF else "")
+        pair = Pair(name, model.target, None, note=note, source=model.place, verified=True)
+        fit = fits(pair, model.size_bytes)
+        rows.append(PairRow(pair, model.size_bytes, not note, fit, False, pullable=False, folder=str(model.folder)))
+    return rows
 
 
 def users_of(name: str, known: Registry) -> list[str]:

@@ -23,6 +23,7 @@ from specdec_cli.pairs.catalog import (
     size_bytes,
 )
 from specdec_cli.pairs.files import read_model, resolve
+from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry, draft_options
 from specdec_cli.system.machine import physical_bytes
 
@@ -54,8 +55,10 @@ def choose(
     if target is not None and name is not None:
         raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
     known = registry()
-    if name is not None and name not in known.pairs and ("/" in name or is_local(name)):
-        name, target = None, name
+    if name is not None and name not in known.pairs:
+        name = settle(name)
+        name, target = (None, name) if "/" in name or is_local(name) else (name, None)
+    target, draft = (one and settle(one) for one in (target, draft))
     if target is not None:
         short = target.rstrip("/").rsplit("/", 1)[-1]
         pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
@@ -80,12 +83,12 @@ def _with_draft(pair: Pair, known: Registry, here: bool) -> PairSpec:
         measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
         why = f"draft {listed.draft}: pair {listed.name} lists it for this target"
         return replace(PairSpec.of(replace(pair, **measured)), reason=why)
-    if (here or is_local(pair.target)) and resolve(PairSpec(pair)).draft:
+    if (here or is_local(pair.target) or hub.elsewhere(pair.target)) and resolve(PairSpec(pair)).draft:
         return PairSpec(pair, reason="the MTP head among the target's own files drafts")
     found = compatible_draft(pair.target, pair.target_revision) if here else None
     if found is not None:
-        why = f"draft {found}: in the model cache, and its tokenizer agrees"
-        return PairSpec(replace(pair, draft=found), reason=why)
+        why = f"draft {found.name}: in {found.place}, and its tokenizer agrees"
+        return PairSpec(replace(pair, draft=found.target), reason=why)
     why = f"no draft is known for this target, so its own text drafts: --drafter {LOOKUP.name}"
     return PairSpec(pair, LOOKUP.name, why)
 
@@ -96,37 +99,37 @@ LEAST_RATIO = 4.0
 MOST_TRIED = 8
 
 
-def compatible_draft(target_name: str, revision: str | None = None) -> str | None:
-    """The cached model of the best size whose tokenizer agrees, or None.
+def compatible_draft(target_name: str, revision: str | None = None) -> hub.FoundModel | None:
+    """The model here of the best size whose tokenizer agrees, or None.
 
     Raises: NotAvailable or Refused if the target itself cannot be read.
     """
     from specdec_cli.models.tokenizer import Tokenizer
 
     target = read_model(target_name, revision)
-    for draft in _candidates(target)[:MOST_TRIED]:
+    for found, draft in _candidates(target)[:MOST_TRIED]:
         tokenizer = Tokenizer.of(target)  # named each time, so that it stays among the two that are kept
         try:
             other = tokenizer.or_of(target, draft)
         except SpecdecError:
             continue
         if compare(tokenizer.table(), other.table()).status != "incompatible":
-            return draft.name
+            return found
     return None
 
 
-def _candidates(target: Checkpoint) -> list[Checkpoint]:
-    """Cached models that are small enough, the best size ratio first."""
+def _candidates(target: Checkpoint) -> list[tuple[hub.FoundModel, Checkpoint]]:
+    """Models that are here and small enough, the best size ratio first."""
     found = []
-    for name in hub.cached_models():
+    for model in (model for model in hub.models_here() if not model.problem):
         try:
-            draft = read_model(name)
+            draft = read_model(model.target)
         except SpecdecError:
             continue
         ratio = target.loaded_bytes / max(draft.loaded_bytes, 1)
-        if name != target.name and ratio >= LEAST_RATIO:
-            found.append((abs(math.log(ratio / BEST_RATIO)), name, draft))
-    return [draft for _, _, draft in sorted(found, key=lambda entry: entry[:2])]
+        if model.target != target.name and ratio >= LEAST_RATIO:
+            found.append((abs(math.log(ratio / BEST_RATIO)), model.name, model, draft))
+    return [(model, draft) for _, _, model, draft in sorted(found, key=lambda entry: entry[:2])]
 
 
 def fitting(known: Registry) -> list[Pair]:

@@ -24,6 +24,7 @@ from specdec_cli.models.heads import HeadFiles, find_head, head_in, is_for_a_hea
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.catalog import can_be_pulled, is_local, network_forbidden, registry
 from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import Pair, PairSpec
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def _locate(
     """(folder, the model's name as the Hub spells it, the commit on the Hub)."""
     if weights == "here":
         return model_folder(pair, name, revision), name, None
-    if is_local(name):
+    if is_local(name) or (revision is None and hub.elsewhere(name)):
         return hub.locate(name), name, None
     snapshot = hub.resolve(name, revision, offline=offline)
     return hub.fetch_small(snapshot), snapshot.name, snapshot
@@ -282,6 +283,7 @@ def name_to_keep(name: str) -> str:
 
     Raises: NotAvailable for a folder that does not exist, or that holds no model.
     """
+    name = settle(name)
     if not is_local(name) or name.startswith(HEAD):
         hub.require_hub_id(name.removeprefix(HEAD))
         return name

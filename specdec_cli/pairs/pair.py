@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from specdec_cli.core.request import (
 )
 
 DEMO = "demo"
+# What ends the names of quantized models in other formats: -Q4_K_M.gguf, -GGUF. A size tells models of a family apart.
+OTHER_FORMAT, SIZED = re.compile(r"[-_.](?:i?q\d|b?f16|gguf).*", re.I), re.compile(r"[a-z].*\d+b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +155,8 @@ class PairSpec:
 class PairRow:
     """One pair of `specdec pairs`; `size_bytes`, `estimated_bytes` and `fits` are None where unknown.
 
-    `pullable`: a pull brings what is missing of it; a folder that is gone it does not.
+    `pullable`: a pull brings what is missing of it; a folder that is gone it does not. A model that is here, and no
+    listed pair's, has a row of its own: `folder` is where it lies, its pair's source whose that is.
     """
 
     pair: Pair
@@ -162,11 +166,12 @@ class PairRow:
     default: bool
     estimated_bytes: int | None = None
     pullable: bool = True
+    folder: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object."""
         names = "name target draft size_bytes estimated_bytes downloaded fits k source evidence verified default note"
-        return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in names.split()}
+        return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in [*names.split(), "folder"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +186,22 @@ class Registry:
         if name in self.pairs:
             return self.pairs[name]
         otherwise = f"specdec pull {name} makes a pair of it" if "/" in name else "specdec pairs lists them"
+        if len(name.split()) > 1:
+            otherwise = "-p names a pair; a prompt needs no option: specdec run 'your prompt'"
         hint = nearest(name, self.pairs, otherwise)
         raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", hint)
+
+    def instead_of(self, name: str) -> str:
+        """How to get for MLX what other programs call `name`: qwen3:8b, or Qwen3-8B-Q4_K_M.gguf."""
+        meant = _letters(OTHER_FORMAT.sub("", name.rpartition("/")[2]))
+        twins = (pair.name for pair in self.pairs.values() if SIZED.match(meant) and meant in _letters(pair.target))
+        if twin := next(twins, None):
+            return f"the same model for MLX: specdec pull {twin}"
+        return "look for it at huggingface.co/mlx-community, then: specdec pull ORGANISATION/NAME"
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
 def draft_options(draft: str | None) -> list[str]:

@@ -18,6 +18,7 @@ from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import HeadSource, resolve
+from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.verdict import PairVerdict
@@ -165,6 +166,7 @@ class PlannedRemoval:
 
 def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
     """What removing a pair, or one model by its Hub id, would free. Raises: NotAvailable if nothing of it is here."""
+    name = name if name in known.pairs else settle(name)
     models = ((name, None),) if name not in known.pairs and "/" in name else known.find(name).models
     plans, missing = [], []
     for model, revision in dict(models).items():

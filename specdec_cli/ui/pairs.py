@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TextIO
 
 from rich import box
@@ -14,7 +15,7 @@ from rich.text import Text
 
 from specdec_cli.core.format import count, percent, size
 from specdec_cli.core.gain import break_even_share
-from specdec_cli.pairs.pair import Pair, PairRow
+from specdec_cli.pairs.pair import PairRow
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
@@ -39,24 +40,27 @@ def print_pairs(out: TextIO, rows: Sequence[PairRow], memory_bytes: int, every: 
     if folded:
         need = f"{count(len(folded), 'more pair')} need{'s' if len(folded) == 1 else ''} more memory"
         console.print(Text(f"{need} than this machine's {size(memory_bytes)}: specdec pairs --all\n"))
-    for sentence in _legend(shown):
+    for sentence in _legend([row for row in shown if row.folder is None]):
         console.print(Text(sentence, "dim"))
 
 
 READY = "ready to run here"
+OTHERS = "here, of no listed pair: specdec run -p NAME"
+USELESS = "here, but not to be run"
 TOO_LARGE_HERE = "downloaded, but too large for this machine's memory"
 TO_PULL = "to download: specdec pull NAME"
 GONE = "a local folder is missing"
 TOO_LARGE = "too large for this machine's memory"
+ORDER = (READY, OTHERS, TO_PULL, TOO_LARGE_HERE, USELESS, GONE, TOO_LARGE)
 
 
 def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
     """Heading -> pairs in the order of models.toml; empty groups are left out."""
-    found: dict[str, list[PairRow]] = {name: [] for name in (READY, TO_PULL, TOO_LARGE_HERE, GONE, TOO_LARGE)}
+    found: dict[str, list[PairRow]] = {name: [] for name in ORDER}
     for row in rows:
         large = row.fits is False
-        absent = GONE if not row.pullable else TOO_LARGE if large else TO_PULL
-        here = TOO_LARGE_HERE if large else READY
+        absent = USELESS if row.folder else GONE if not row.pullable else TOO_LARGE if large else TO_PULL
+        here = TOO_LARGE_HERE if large else OTHERS if row.folder else READY
         found[here if row.downloaded else absent].append(row)
     return {heading: group for heading, group in found.items() if group}
 
@@ -68,7 +72,8 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     marks += ["yours"] if pair.source == "yours" else []
     marks += [] if pair.verified else ["unverified, one source" if pair.one_source else "unverified"]
     figure = size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
-    line, models = Text("  ").append(name, "bold").append(f"  {figure:>8}  K {pair.k:<4}  "), _models(pair)
+    whose = safe(pair.source) if row.folder else f"K {pair.k:<4}"
+    line, models = Text("  ").append(name, "bold").append(f"  {figure:>8}  {whose}  "), _models(row)
     tail = f"  {', '.join(marks)}"
     if console.width >= WIDE and line.cell_len + cell_len(models) + len(tail) <= console.width:
         line.append(models, "dim").append(tail, "dim").rstrip()
@@ -81,8 +86,11 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     console.print(Text(broken, "dim"), soft_wrap=True)
 
 
-def _models(pair: Pair) -> str:
-    """`target + draft`."""
+def _models(row: PairRow) -> str:
+    """`target + draft`; of a model of no pair, where it lies, or why it cannot be run."""
+    pair = row.pair
+    if row.folder:
+        return safe(pair.note or row.folder.replace(str(Path.home()), "~", 1))
     names = [safe(name).removeprefix(COMMON) for name, _ in pair.models]
     return " + ".join(names) if pair.draft else f"{names[0]}, {'its own head' if pair.own_head else 'no draft'}"
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import platformdirs
 
 SUITE = ("SPECDEC_BLAS", "REAL_MODELS")  # read by the suite itself, or before it starts
-PERSONAL = ("SPECDEC_", "XDG_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_")
+PERSONAL = ("SPECDEC_", "XDG_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "OLLAMA_")
 INDEXES = {"PIP_CONFIG_FILE": ".config/pip/pip.conf", "NPM_CONFIG_USERCONFIG": ".npmrc"}  # where packages come from
 CACHES = {"__pycache__", ".pytest_cache", ".hypothesis"}
 REPOSITORY = Path(__file__).resolve().parents[2]

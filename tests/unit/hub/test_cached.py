@@ -10,7 +10,7 @@ import pytest
 from fakes.hub_cache import COMMIT, NAME, PULL, place
 from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.hub.cache import cached_spelling
-from specdec_cli.hub.cached import PACKAGE, locate
+from specdec_cli.hub.places import PACKAGE, locate
 
 pytestmark = pytest.mark.usefixtures("cache")
 

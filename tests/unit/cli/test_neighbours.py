@@ -1,0 +1,238 @@
+"""What users of ollama, mlx-lm, LM Studio and llama.cpp bring: their models, and the commands they know by heart."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import typer
+
+from fakes.models import TINY, tiny_folder
+from specdec_cli.cli.habits import COMMANDS, OPTIONS, translate
+from specdec_cli.cli.main import app
+from specdec_cli.cli.table import ROWS
+
+BIG, SMALL = "mlx-community/Llama-3.2-3B-Instruct-4bit", "mlx-community/Llama-3.2-1B-Instruct-4bit"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """LM Studio's folder with the two models of the pair llama-3b, or of its names."""
+    root = tmp_path_factory.mktemp("kept")
+    tiny_folder(root / BIG, TINY | {"num_hidden_layers": 16, "intermediate_size": 512}, seed=1)
+    tiny_folder(root / SMALL, TINY | {"num_hidden_layers": 1}, seed=1)
+    return root
+
+
+@pytest.fixture
+def models(specdec, kept, tmp_path):
+    """The same in this home, as LM Studio's folder."""
+    shutil.copytree(kept, tmp_path / ".lmstudio/models")
+    return tmp_path / ".lmstudio/models"
+
+
+def gguf(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    (folder / "Qwen3-8B-Q4_K_M.gguf").write_bytes(b"GGUF\3\0\0\0")
+
+
+# Their models
+
+
+def test_pairs_lists_models_of_others_with_where_they_lie(specdec, models):
+    gguf(models / "lmstudio-community/Qwen3-8B-GGUF")
+    (models / SMALL / "model.safetensors").rename(models / SMALL / "model-00001-of-00003.safetensors")
+    out = " ".join(specdec("pairs")[1].split())
+    assert "here, of no listed pair: specdec run -p NAME Llama-3.2-3B-Instruct-4bit" in out
+    assert f" LM Studio ~/.lmstudio/models/{BIG}" in out
+    assert "Qwen3-8B-GGUF 8 B LM Studio GGUF: the same model for MLX: specdec pull qwen3-8b" in out
+    assert "LM Studio 2 of 3 weight files missing" in out
+    rows = {row["name"]: row for row in json.loads(specdec("pairs", "--json")[1])}
+    found = rows["Llama-3.2-3B-Instruct-4bit"]
+    assert [found[key] for key in ("target", "draft", "downloaded", "source")] == [BIG, None, True, "LM Studio"]
+    assert found["folder"] == str(models / BIG)
+    assert (rows["Qwen3-8B-GGUF"]["downloaded"], rows["demo"]["folder"]) == (False, None)
+
+
+def test_a_listed_pair_of_two_such_models_is_ready_and_its_models_are_not_listed_again(specdec, models):
+    """Its commits are pinned, and say what a pull brings."""
+    ready = {row["name"]: row["downloaded"] for row in json.loads(specdec("pairs", "--json")[1])}
+    assert ready["llama-3b"] and not ready["llama-8b"] and "Llama-3.2-3B-Instruct-4bit" not in ready
+    assert specdec("check", "llama-3b", "--offline")[0] == 0
+
+
+@pytest.mark.parametrize("name", [BIG, "Llama-3.2-3B-Instruct-4bit", "llama-3.2-3b-instruct-4BIT", f"hf.co/{BIG}"])
+def test_an_id_a_short_name_and_an_address_run_it_with_the_draft_that_is_listed(specdec, models, name):
+    for words in (["run", "-m", name, "x"], ["run", name, "x"]):
+        code, out, err = specdec(*words, "--raw", "-n", "3", "--json")
+        start = json.loads(out.splitlines()[0])
+        assert (code, start["target"], start["draft"], err) == (0, BIG, SMALL, "")
+
+
+def test_without_a_listed_one_a_draft_of_another_program_is_found_by_its_tokenizer(specdec, models):
+    (models / "org").mkdir()
+    (models / BIG).rename(models / "org/big")
+    code, _, err = specdec("run", "big", "x", "--raw", "-n", "3")
+    assert code == 0 and err.startswith(f"draft {SMALL}: in LM Studio, and its tokenizer agrees\n")
+
+
+def test_a_short_name_of_two_models_is_refused_with_both(specdec, models):
+    shutil.copytree(models / SMALL, models / "org" / SMALL.rpartition("/")[2])
+    message = f"Llama-3.2-1B-Instruct-4bit is the short name of {SMALL} and org/Llama-3.2-1B-Instruct-4bit"
+    assert specdec.refused("check", SMALL.rpartition("/")[2]) == (3, message, f"name one in full: {SMALL}")
+
+
+def test_pull_downloads_and_rm_removes_nothing_of_another_program(specdec, models):
+    def tree():
+        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in models.rglob("*")}
+
+    before = tree()
+    code, _, err = specdec("pull", "--target", BIG, "--draft", SMALL, "--offline")
+    assert code == 0 and "nothing to download" in err
+    for name in (BIG, "Llama-3.2-3B-Instruct-4bit", "llama-3b"):
+        assert "is not in the model cache" in specdec.refused("rm", "--yes", name)[1]
+    assert tree() == before
+
+
+def test_a_folder_that_is_not_there_is_named(specdec, monkeypatch, tmp_path):
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(tmp_path / "gone"))
+    said = f"{tmp_path}/gone, a folder of SPECDEC_MODEL_FOLDERS, is not there or cannot be read\n"
+    assert specdec("pairs")[2] == said
+
+
+TWIN, NO_TWIN = "the same model for MLX: specdec pull qwen3-8b", "look for it at huggingface.co/mlx-community, then: "
+
+
+GGUFS = {
+    "{home}/Qwen3-8B-GGUF": TWIN, "{home}/Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf": TWIN, "no/qwen3-8b.q4_0.gguf": TWIN,
+    "https://huggingface.co/Qwen/Qwen3-8B-GGUF/blob/main/Qwen3-8B-Q4_K_M.gguf": TWIN, "7b.gguf": NO_TWIN,
+    "hf.co/Qwen/Qwen3-8B-GGUF:Q4_K_M": TWIN, "TheBloke/Riddle-7B-GGUF": NO_TWIN, "{home}/sha256-60e0": NO_TWIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "hint"), GGUFS.items())
+@pytest.mark.parametrize("option", ["-p", "--target"])
+def test_gguf_is_refused_in_a_sentence_before_any_network_call(specdec, tmp_path, name, hint, option):
+    gguf(tmp_path / "Qwen3-8B-GGUF")
+    (tmp_path / "sha256-60e0").write_bytes(b"GGUF\3\0\0\0")
+    code, message, found = specdec.refused("check", option, name.format(home=tmp_path))
+    assert code == 3 and found.startswith(hint)
+    assert " is GGUF, the format of llama.cpp and ollama; specdec needs MLX or safetensors weights" in message
+
+
+def test_a_model_of_ollama_is_refused_by_its_name_there(specdec, tmp_path):
+    manifest = tmp_path / ".ollama/models/manifests/registry.ollama.ai/library/qwen3/8b"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"layers": [{"mediaType": "application/vnd.ollama.image.model", "size": 9}]}')
+    for words in (["run", "qwen3:8b", "hi"], ["chat", "qwen3:8b"], ["pull", "qwen3:8b"]):
+        code, message, hint = specdec.refused(*words)
+        assert (code, message.partition(",")[0], hint) == (3, "qwen3:8b is GGUF in ollama", TWIN)
+
+
+def test_an_address_of_another_revision_is_not_taken_for_main(specdec):
+    code, message, hint = specdec.refused("check", "--target", "https://huggingface.co/org/model/tree/v2")
+    assert (code, message) == (2, "the address of org/model has the revision v2")
+    assert hint.endswith("--target org/model --target-revision v2")
+
+
+# Their commands: ten of each program, as its users type them. Beside each, what it becomes, or the hint.
+
+SAME = {
+    "ls": "pairs", "list --json": "pairs --json", "models": "pairs", "show demo": "check demo", "-v": "--version",
+    "version": "--version", "check -p demo": "check demo", "check --model=demo": "check demo",
+    "pairs use -m demo": "pairs use demo", "rm -p nosuch -y": "rm nosuch -y",
+    "run -p demo --raw -n 3 -q --no-draft x": "run -p demo --raw -n 3 -q --drafter none x",
+    "generate --model demo --raw -n 3 -q x": "run -p demo --raw -n 3 -q x",
+    "run demo --raw -n 3 -q x": "run -p demo --raw -n 3 -q x",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("typed", "ours"), SAME.items())
+def test_a_habit_does_what_our_own_words_do(specdec, typed, ours):
+    assert specdec(*typed.split()) == specdec(*ours.split())
+
+
+# fmt: off
+REFUSED = {
+    "ollama": {
+        "run llama3.2:1b hi": "did you mean llama-3b", "pull qwen3:8b": "did you mean qwen3-8b",
+        "ps": "only specdec serve keeps models loaded", "stop qwen3:8b": "Ctrl-C ends specdec serve",
+        "cp a b": "specdec pairs add NAME", "create mine -f Modelfile": "specdec pairs add NAME",
+        "push me/mine": "specdec uploads nothing", "run qwen3-8b hi --keepalive 5m": "models are unloaded",
+        "run qwen3-8b hi --format json": "--schema FILE", "serve --keepalive=5m": "models are unloaded",
+    },
+    "mlx-lm": {
+        "generate --model org/x --prompt hi": "a prompt needs no option", "server --model x": "specdec serve -p NAME",
+        "run -m org/x hi --draft-model org/y": "--draft ID", "run -m org/x hi --max-kv-size 4096": "--max-context N",
+        "chat --model org/x --system-prompt hi": "-s TEXT", "run -m org/x hi --ignore-chat-template": "--raw",
+        "run -m org/x hi --adapter-path a": "--adapter FOLDER", "run -m org/x hi --temperature 0.2": "--temp T",
+        "run -m org/x hi --trust-remote-code": "leave it out: specdec runs no code",
+        "convert --hf-path org/x -q": "mlx_lm.convert writes a folder",
+    },
+    "LM Studio": {
+        "load org/x --gpu max": "leave it out", "load org/x": "every command loads what it needs",
+        "unload --all": "models are unloaded", "server start": "specdec serve -p NAME", "status": "specdec doctor",
+        "log stream": "specdec serve --log FILE", "import model.gguf": "nothing is imported",
+        "search qwen": "specdec pairs --all", "chat org/x --ttl 60": "models are unloaded",
+        "update": "uv tool upgrade specdec-cli",
+    },
+    "llama.cpp": {
+        "run -m model-7b.gguf hi": "look for it at huggingface.co/mlx-community", "run -hf org/x hi": "-p ID",
+        "chat -m org/x -p 'why is it blue'": "-p names a pair; a prompt needs no option",
+        "run -m org/x -ngl 99 hi": "leave it out", "run -m org/x -c 4096 hi": "--max-context N",
+        "run -m org/x -t 8 hi": "--temp T sets the temperature", "run -m org/x -md org/y hi": "--draft ID",
+        "run -m org/x --draft-max 8 hi": "-k N", "run -m org/x -sys be-kind hi": "-s TEXT",
+        "run -m org/x -cnv": "specdec chat -p NAME",
+    },
+}
+# fmt: on
+
+
+@pytest.mark.parametrize(("typed", "hint"), [one for answers in REFUSED.values() for one in answers.items()])
+def test_a_habit_that_is_refused_is_told_what_there_is_instead(specdec, typed, hint):
+    code, _, found = specdec.refused(*shlex.split(typed))
+    assert code in (2, 3) and found.startswith(hint), found
+
+
+def test_no_word_of_others_is_one_of_ours_and_no_hint_leads_back_to_one():
+    """A new command or option of that name would never be reached."""
+    ours = set(typer.main.get_command(app).commands)
+    flags = {flag for row in ROWS.values() for pair in row.flags for flag in pair.split("/")}
+    assert not ours & set(COMMANDS) and not flags & set(OPTIONS)
+    assert {word.split()[0] for word in COMMANDS.values() if " " not in word} <= ours | {"--version"}
+    for hint in (*COMMANDS.values(), *OPTIONS.values()):
+        words = hint.replace(":", " ").replace(";", " ").split()
+        named = {after for word, after in pairwise(words) if word == "specdec"}
+        assert not named & set(COMMANDS)
+        assert {word for word in words if word.startswith("--")} - flags <= {"--upgrade"}, hint
+
+
+def test_what_comes_after_two_hyphens_is_text():
+    assert translate(["run", "--", "--temperature", "--no-draft"]) == ["run", "--", "--temperature", "--no-draft"]
+    assert translate(["run", "ls"]) == ["run", "ls"] and translate([]) == []
+
+
+@pytest.mark.parametrize("word", ["hello", "yes/no", "TCP/IP", "why is it", "src", "x" * 300, "为" * 90, "~5", "", " "])
+def test_a_prompt_of_one_argument_stays_a_prompt(specdec, tmp_path, monkeypatch, word):
+    (tmp_path / "src").mkdir()
+    monkeypatch.chdir(tmp_path)
+    code, out, _ = specdec("run", "--raw", "-n", "3", "--json", word)
+    assert code == (2 if not word.strip() else 0)
+    assert not out or json.loads(out.splitlines()[0])["target"] == "specdec:demo/target"
+
+
+def test_two_arguments_without_a_model_are_a_prompt_without_quotes(specdec):
+    quotes = "put quotes around a prompt of several words; name a model once, first or after -p"
+    assert specdec.refused("run", "hello", "world") == (2, "hello is followed by another argument, world", quotes)
+    assert specdec.refused("run", "-p", "demo", "demo", "hi")[2] == quotes
+    assert specdec.refused("run", "why", "is", "it", "blue")[2] == "put quotes around a prompt of several words"
+
+
+def test_a_model_named_first_beats_the_environments_pair(specdec, monkeypatch):
+    monkeypatch.setenv("SPECDEC_PAIR", "nosuch")
+    assert specdec("run", "demo", "x", "--raw", "-n", "3", "-q")[0] == 0
+    assert specdec.refused("run", "x", "--raw")[1].startswith("no pair named nosuch")
