@@ -72,7 +72,9 @@ class OllamaBody(ChatBody):
     json_schema: Annotated[
         Schema | None, BeforeValidator(lambda value: SHAPES.get(value, value) if isinstance(value, str) else value)
     ] = Field(default=None, alias="format")
-    think: bool | str | None = None
+    think: Annotated[
+        str | None, BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value)
+    ] = None
 
 
 def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
@@ -109,11 +111,13 @@ def _ask(body: OllamaBody, model: Model, endpoint: str, stops: Sequence[int] = (
     if more.get("text") == "":
         body = body.model_copy(update={"max_tokens": 0, "json_schema": None})
         more = {"text": "?", "extra": {"loads": True}}
-    thinks = body.think
-    template = TemplateValues.of_effort(thinks or None) if isinstance(thinks, str) else TemplateValues(thinks)
-    request = {"constraint": reading.shape_of(body)[1], "stop_tokens": stops}
-    named = {"template": template, "shape": "format", "source": "messages" if endpoint == CHAT else "prompt"}
-    return reading.chat_request(body, model, endpoint.strip("/"), request, **named, **more)
+    request, template = (
+        {"constraint": reading.shape_of(body)[1], "stop_tokens": stops},
+        TemplateValues.of_word(body.think),
+    )
+    source = "messages" if endpoint == CHAT else "prompt"
+    more = {"template": template, "shape": "format", "source": source, **more}
+    return reading.chat_request(body, model, endpoint.strip("/"), request, **more)
 
 
 @dataclass(slots=True)
