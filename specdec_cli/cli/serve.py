@@ -19,6 +19,7 @@ from specdec_cli.cli.bench_options import parse_seconds
 from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.load import introduce_demo, load_session, specify, without_reason
 from specdec_cli.cli.options import ModelOptions
+from specdec_cli.cli.servers import start_in_background
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.request import Request, parse_k
@@ -34,7 +35,7 @@ app = typer.Typer()
 # A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
 RESERVE_TOKENS = 4096
 EXAMPLES = """specdec serve
-specdec serve -p qwen3-8b --port 9000
+specdec serve -p qwen3-8b --detach
 SPECDEC_API_KEY=… specdec serve --host 0.0.0.0"""
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
@@ -139,11 +140,12 @@ def serve(
     max_context: int | None = None,
     stop_repetition: int | None = None,
     config: str | None = None,
+    detach: bool = False,
     display: ServeDisplay,
 ) -> None:
     """Answer editors, agents and scripts over local HTTP.
 
-    OpenAI's, Anthropic's and llama.cpp's protocols, closed to other machines.
+    OpenAI's, Anthropic's, Ollama's and llama.cpp's protocols, closed to other machines.
     """
     draft_length, idle_seconds = parse_k(k), keep.idle_seconds()
     key, origins, hosts = access.key(), access.origins(), access.hosts()
@@ -159,6 +161,8 @@ def serve(
 
     if config is not None:
         return print_config(config, spec, base(spec), access.host, access.port, key is not None, display.plain)
+    if detach:
+        return start_in_background(access.port, shown=not display.quiet, plain=display.plain)
     with ExitStack() as stack:
         from specdec_cli.pairs.files import resolve
         from specdec_cli.serve.http.access import AccessPolicy
@@ -166,6 +170,7 @@ def serve(
         from specdec_cli.serve.http.service import Service
         from specdec_cli.serve.model import Model, Switch
         from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+        from specdec_cli.system.servers import announced
         from specdec_cli.ui.serve.log import ServerLog, words_file
         from specdec_cli.ui.serve.page import page_files
         from specdec_cli.ui.suspension import no_echo
@@ -187,7 +192,8 @@ def serve(
             keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds
         )
         model = Model.of_files(resolve(spec), base(spec), int(time.time()))
-        scheduler = Scheduler(partial(load, spec), options, switch=load_other)
+        holds = stack.enter_context(announced(name, policy.url))
+        scheduler = Scheduler(partial(load, spec), options, switch=load_other, holds=holds)
         introduce_demo(name, shown=not display.quiet, plain=display.plain)
         if display.draws:
             stack.enter_context(no_echo(sys.stdin))

@@ -20,6 +20,7 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
 
+from specdec_cli.system import servers
 from specdec_cli.system.machine import physical_bytes
 
 P = ParamSpec("P")
@@ -153,8 +154,12 @@ def working_set_bytes() -> int | None:
 
 
 def usable_bytes() -> int:
-    """Bytes that models may take before headroom: Metal's recommended working set, else this machine's memory."""
-    return working_set_bytes() or physical_bytes()
+    """Bytes that models may take before headroom: Metal's recommended working set, else this machine's memory.
+
+    What the servers of other processes hold is not among them; some are left in any case.
+    """
+    taken = sum(server.weight_bytes for server in servers.others())
+    return max((working_set_bytes() or physical_bytes()) - taken, 1 << 20)
 
 
 def versions() -> dict[str, str]:

@@ -29,6 +29,7 @@ from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.files import PairFiles
 from specdec_cli.pairs.limits import LONGEST, Footprint, MemoryEstimate, prefill_bytes
 from specdec_cli.pairs.verdict import PairVerdict
+from specdec_cli.system import servers
 
 DEFAULT_CONTEXT = 4096
 HINTED_BITS = 8
@@ -251,6 +252,7 @@ def estimate(
     longest context that fits is wanted also where they do. One `asked` for may be longer than they were made for.
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
+    usable_bytes, beside = device.usable_bytes(), servers.others()
 
     def at(tokens: int, models: Sequence[CachedModel]) -> MemoryEstimate:
         sizes = zip(checkpoints, weight_bytes, models, strict=True)
@@ -258,7 +260,7 @@ def estimate(
         if head is not None:  # it reads the prompt with the target, whose layers take more for it
             weights = _bytes_beside(checkpoints, head)
             parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(tokens), 0))
-        return MemoryEstimate(tuple(parts), tokens, device.usable_bytes())
+        return MemoryEstimate(tuple(parts), tokens, usable_bytes, servers=beside)
 
     # What the model with the shortest context was made for.
     longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)

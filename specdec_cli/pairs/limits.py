@@ -12,6 +12,7 @@ from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import drafting
 from specdec_cli.core.request import Request
+from specdec_cli.system.servers import RunningServer
 
 # No context is longer.
 LONGEST = 1 << 20
@@ -80,7 +81,7 @@ class MemoryEstimate:
     """Target and draft together at `context_tokens`. Prefills run one after the other, so only the larger one counts.
 
     `fits_with_kv_bits` is a `--kv-bits` value with which it would fit, where one is known; `largest_context` in tokens
-    is what would fit as it is, 0 if not even the weights do.
+    is what would fit as it is, 0 if not even the weights do. What `servers` hold is not available.
     """
 
     footprints: tuple[Footprint, ...]
@@ -88,6 +89,7 @@ class MemoryEstimate:
     available_bytes: int
     fits_with_kv_bits: int | None = None
     largest_context: int = 0
+    servers: tuple[RunningServer, ...] = ()
 
     @property
     def prefill_bytes(self) -> int:
@@ -108,8 +110,14 @@ class MemoryEstimate:
 
     def obstacle(self) -> DoesNotFit:
         """The refusal, with both numbers and what would fit."""
-        context = self.largest_context
-        if self.fits_with_kv_bits:
+        context, taken = self.largest_context, sum(server.weight_bytes for server in self.servers)
+        names = " and ".join(part.name for part in self.footprints)
+        message = too_large(names, self.peak_bytes, self.context_tokens, self.limit_bytes)
+        if taken and self.peak_bytes <= limit_bytes(self.available_bytes + taken):
+            message += f" beside the server of {self.servers[0].pair}, which holds {size(taken)}"
+            asks = f"""curl {self.servers[0].url}/api/generate --json '{{"prompt": "…", "stream": false}}'"""
+            hint = f"specdec stop frees that; or ask the server: {asks}"
+        elif self.fits_with_kv_bits:
             hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
         elif context >= 512:
             hint = f"a smaller context fits: --max-context {context}; --force loads it anyway"
@@ -117,8 +125,7 @@ class MemoryEstimate:
             hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
         else:
             hint = "try a smaller model or a lower quantization; --force loads it anyway"
-        names = " and ".join(part.name for part in self.footprints)
-        return DoesNotFit(too_large(names, self.peak_bytes, self.context_tokens, self.limit_bytes), hint)
+        return DoesNotFit(message, hint)
 
 
 def prefill_bytes(

@@ -97,6 +97,16 @@ def opencode(to: Connection) -> str:
     return json.dumps({"$schema": "https://opencode.ai/config.json", **found}, indent=2)
 
 
+def qwen_code(to: Connection) -> str:
+    """JSON. The key is in a variable in any case; one of the settings' own stands for none."""
+    holder = KEY if to.wants_key else "QWEN_LOCAL_KEY"
+    sizes = {"contextWindowSize": to.tokens, "samplingParams": {"max_tokens": to.answer_tokens}}
+    model = {"id": to.model, "name": to.model, "baseUrl": f"{to.url}/v1", "envKey": holder, "generationConfig": sizes}
+    env = {} if to.wants_key else {"env": {holder: ANY_KEY}}
+    chosen = {"security": {"auth": {"selectedType": "openai"}}, "model": {"name": to.model}}
+    return json.dumps({"modelProviders": {"openai": [model]}, **env, **chosen}, indent=2)
+
+
 def continue_(to: Connection) -> str:
     """YAML."""
     lines = ["name: specdec", "version: 1.0.0", "schema: v1", "models:", f"  - name: {json.dumps(to.model)}"]
@@ -146,6 +156,7 @@ CLIENTS: Mapping[str, Client] = {
     ),
     "claude": Client(claude, "the shell that then starts claude"),
     "opencode": Client(opencode, "opencode.json in the project, or ~/.config/opencode/opencode.json"),
+    "qwen-code": Client(qwen_code, "~/.qwen/settings.json, or .qwen/settings.json in the project; then qwen"),
     "continue": Client(continue_, "~/.continue/config.yaml", f"a key goes into ~/.continue/.env as {KEY}=…"),
     "zed": Client(zed, "Zed's settings.json"),
     "aider": Client(aider, "the shell that then starts aider", agent=False),

@@ -14,6 +14,7 @@ from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.tokenizer import Between, Tokenizer, unwatched
 from specdec_cli.models.turns import Message
+from specdec_cli.pairs.check import Side
 from specdec_cli.pairs.files import PairFiles, resolve
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
@@ -28,8 +29,8 @@ OTHER = "?"
 class Model:
     """A pair's name, tokenizer and limits; `base` is the request that bodies change. `since`: seconds of the epoch.
 
-    `pair` is what the scheduler calls it; empty for the pair that it began with. No name is a path: where this
-    machine's files are is nobody's business.
+    `pair` is what the scheduler calls it; empty for the pair that it began with. `sides` are its target and draft
+    model, where files say what these are. No name is a path: where this machine's files are is nobody's business.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Model:
     base: Request = field(default_factory=Request)
     since: int = 0
     pair: str = ""
+    sides: tuple[Side, ...] = ()
 
     @classmethod
     def of(cls, pair: LoadedPair, base: Request, since: int) -> Model:
@@ -50,7 +52,9 @@ class Model:
     @classmethod
     def of_files(cls, files: PairFiles, base: Request, since: int) -> Model:
         """The same of a pair of which no weight was read. Raises: NotAvailable."""
-        return cls._of(files.spec.pair, files.names, files.tokenizer, files.vocab_size, files.context, base, since)
+        model = cls._of(files.spec.pair, files.names, files.tokenizer, files.vocab_size, files.context, base, since)
+        sides = tuple(Side(one.weight_bytes, one.checkpoint.config) for one in files.models)
+        return replace(model, sides=sides)
 
     @classmethod
     def _of(

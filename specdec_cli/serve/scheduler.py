@@ -105,7 +105,8 @@ class RunningJob:
 class Scheduler:
     """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
 
-    `switch` gives the pair that a job names, in the place of the one that is loaded. Raises: what `load` raises now.
+    `switch` gives the pair that a job names, in the place of the one that is loaded. `holds` hears how many bytes of
+    weights are in memory. Raises: what `load` raises now.
     """
 
     def __init__(
@@ -114,7 +115,9 @@ class Scheduler:
         options: SchedulerOptions | None = None,
         clock: Clock = time.perf_counter,
         switch: Callable[[str], LoadedPair] | None = None,
+        holds: Callable[[int], None] = lambda weight_bytes: None,
     ) -> None:
+        self._holds = holds
         self.options, self._clock = options or SchedulerOptions(), clock
         self._load_first, self._switch = load, switch
         self._queue = Queue(self.options.queue)
@@ -244,6 +247,7 @@ class Scheduler:
                     self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
                 self._pair = pair
+                self._holds(capacity.weight_bytes)
         return self._pair
 
     def _conversation(self, slot: Slot | None) -> Conversation:
@@ -356,6 +360,7 @@ class Scheduler:
         self._conversations = self._pair = None
         gc.collect()
         clear_cache()
+        self._holds(0)
 
 
 def require_room(job: Job, capacity: Capacity) -> None:

@@ -17,9 +17,9 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from specdec_cli.core.errors import reason
-from specdec_cli.serve.http import anthropic, completions, llama, responses
+from specdec_cli.serve.http import anthropic, completions, llama, ollama, responses
 from specdec_cli.serve.http.access import Guard
-from specdec_cli.serve.http.errors import FAILED, HttpError
+from specdec_cli.serve.http.errors import FAILED, OLLAMA, HttpError
 from specdec_cli.serve.http.reply import Record, error_response, json_response
 from specdec_cli.serve.http.schema import ModelBody, parse
 from specdec_cli.serve.http.service import Body, Read, Service, Write
@@ -32,11 +32,22 @@ ANSWERS: dict[str, tuple[Read, Write]] = {
     "/responses": (responses.read, responses.ResponseDialect),
     "/messages": (anthropic.read, anthropic.BlockDialect),
     "/infill": (llama.read_infill, llama.InfillDialect),
+    ollama.CHAT: (ollama.read_chat, ollama.LineDialect),
+    ollama.GENERATE: (ollama.read_generate, ollama.LineDialect),
 }
 SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
     "/tokenize": llama.tokenize,
     "/detokenize": llama.detokenize,
     "/apply-template": llama.apply_template,
+    "/api/show": ollama.show,
+}
+# What is known without a question; a reader's thread looks it up.
+FACTS: dict[str, Callable[[Service], dict[str, Any]]] = {
+    **dict.fromkeys(("/v1/models", "/models"), lambda service: llama.models(service.model, service.switch)),
+    "/props": lambda service: llama.props(service.model, service.scheduler.status()),
+    "/api/tags": lambda service: ollama.tags(service.model, service.switch),
+    "/api/ps": lambda service: ollama.loaded(service.find(service.scheduler.status().pair), service.scheduler.status()),
+    "/api/version": lambda service: ollama.VERSION,
 }
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", "": "text/html"}
 # A browser lets the page do nothing but ask this server; the last two: text of a model can never become markup.
@@ -60,10 +71,9 @@ def make_app(service: Service) -> ASGIApp:
     posts = {path: partial(_answer, service, *how) for path, how in answers}
     posts |= {path: partial(_small, service, work) for path, work in SMALL.items()}
     posts["/v1/messages/count_tokens"] = partial(_count, service)
-    models, health = partial(_models, service), partial(_health, service)
-    gets = {"/v1/models": models, "/models": models, "/v1/models/{name:path}": partial(_model, service)}
-    gets |= {"/health": health, "/v1/health": health}
-    gets |= {"/props": partial(_props, service), "/metrics": partial(_metrics, service)}
+    gets = dict.fromkeys(("/health", "/v1/health"), partial(_health, service))
+    gets |= {"/v1/models/{name:path}": partial(_model, service), "/metrics": partial(_metrics, service)}
+    gets |= {path: partial(_facts, service, look) for path, look in FACTS.items()}
     gets |= {path: partial(_file, content) for path, content in service.page.items()}
     routes = [
         Route(path, do, methods=[how]) for how, do_at in (("POST", posts), ("GET", gets)) for path, do in do_at.items()
@@ -91,7 +101,8 @@ async def _answer(service: Service, read: Read, write: Write, request: Request) 
 
 async def _small(service: Service, work: Callable[[Body, Model], dict[str, Any]], request: Request) -> Response:
     body = await service.body(request)
-    return json_response(await service.aside(lambda: work(body, service.find(parse(ModelBody, body).model))))
+    name = parse(ModelBody, {"model": body.get("name"), **body}).model  # an older word of Ollama's
+    return json_response(await service.aside(lambda: work(body, service.find(name))))
 
 
 async def _count(service: Service, request: Request) -> Response:
@@ -105,8 +116,8 @@ async def _count(service: Service, request: Request) -> Response:
     return json_response(await service.while_there(request, count))
 
 
-async def _models(service: Service, request: Request) -> Response:
-    return json_response(await service.aside(lambda: llama.models(service.model, service.switch)))
+async def _facts(service: Service, look: Callable[[Service], dict[str, Any]], request: Request) -> Response:
+    return json_response(await service.aside(partial(look, service)))
 
 
 async def _model(service: Service, request: Request) -> Response:
@@ -116,10 +127,6 @@ async def _model(service: Service, request: Request) -> Response:
 
 async def _health(service: Service, request: Request) -> Response:
     return json_response(llama.health(service.model, service.scheduler.status()))
-
-
-async def _props(service: Service, request: Request) -> Response:
-    return json_response(llama.props(service.model, service.scheduler.status()))
 
 
 async def _metrics(service: Service, request: Request) -> Response:
@@ -139,8 +146,8 @@ async def _refused(service: Service, request: Request, error: HttpError) -> Resp
 async def _unknown(service: Service, request: Request, error: HTTPException) -> Response:
     """No such address, or not with this method."""
     path, way_on = request.url.path, ""
-    if path.startswith("/api/"):
-        way_on = "; this is no Ollama: clients of OpenAI's protocol take /v1 as their base"
+    if path.startswith(OLLAMA):
+        way_on = "; " + ollama.ELSEWHERE.get(path.removeprefix(f"{OLLAMA}/").partition("/")[0], ollama.HERE)
     elif any(isinstance(one, Route) and one.path == path.rstrip("/") for one in request.app.routes):
         way_on = f"; there is at {path.rstrip('/')}"
     said = {404: f"there is nothing at {path}{way_on}", 405: f"{request.method} is not what this address takes"}

@@ -78,7 +78,7 @@ class AssistantMessage(Body):
 
     def read(self) -> Message:
         """As templates take it."""
-        calls = [(one.id, one.function) for one in self.tool_calls]
+        calls = [(one.id or one.function.name, one.function) for one in self.tool_calls]
         calls += [(self.function_call.name, self.function_call)] if self.function_call else []
         thoughts = joined_text(*(part.thought for part in self.content if isinstance(part, Thought)))
         return reading.assistant(
@@ -96,7 +96,7 @@ class ToolMessage(Body):
     name: str = ""
 
     def read(self) -> Message:
-        """As templates take it; a function of the older form is known by its name alone."""
+        """As templates take it; a call without an id is known by its function's name."""
         return reading.result(self.tool_call_id or self.name, text_of(self.content))
 
 

@@ -18,7 +18,7 @@ SSE = "text/event-stream; charset=utf-8"
 
 @dataclass(slots=True)
 class Dialect(ABC):
-    """One request's answers in a protocol's words; every method gives whole server-sent events, or nothing.
+    """One request's answers in a protocol's words; every method gives whole events, of its `media_type`, or nothing.
 
     `begin` comes once, as soon as a job has started; `read` once its prompt was read; then pieces of any answer.
     """
@@ -26,6 +26,7 @@ class Dialect(ABC):
     ask: ChatRequest
     silence: ClassVar[bytes] = b": still reading\n\n"
     path: ClassVar[str] = "/v1"
+    media_type: ClassVar[str] = SSE
 
     def begin(self) -> bytes:
         """What comes first."""

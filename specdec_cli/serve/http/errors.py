@@ -27,7 +27,7 @@ KINDS = {
 FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
 NO_MEMORY = "the model does not fit in memory; the server's log has both figures"
-ANTHROPIC = "/messages"
+ANTHROPIC, OLLAMA = "/messages", "/api"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
 
@@ -64,6 +64,8 @@ def error_body(path: str, error: HttpError) -> dict[str, Any]:
     if path.startswith(ANTHROPIC):
         details = {"details": error.details} if error.details else {}
         return {"type": "error", "error": {"type": anthropic, "message": error.message, **details}}
+    if path.startswith(OLLAMA):
+        return {"error": error.message}
     if path.startswith(LLAMA):
         return {"error": {"code": error.status, "message": error.message, "type": openai}}
     return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}

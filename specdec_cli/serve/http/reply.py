@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 from specdec_cli.core.events import Event, RoundDone
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.serve.http.answer import Answer, Delta
-from specdec_cli.serve.http.dialect import SSE, Dialect
+from specdec_cli.serve.http.dialect import Dialect
 from specdec_cli.serve.http.errors import HttpError, error_body, of_failure, to_json
 from specdec_cli.serve.job import JobHandle
 
@@ -193,7 +193,8 @@ class Reply(Response):
         if error := self._error():
             self._end(error.status)
             return await error_response(scope["path"], error)(scope, receive, send)
-        headers = [(b"content-type", SSE.encode()), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
+        media_type = self._dialect.media_type.encode()
+        headers = [(b"content-type", media_type), (b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         while True:
             error = self._error()

@@ -53,7 +53,7 @@ class ServerLog:
         """The server listens."""
         clients = "anyone with its key" if wants_key else "this machine only"
         self.say(f"{name} serves {clients}. OpenAI clients use {url}/v1;")
-        self.say(f"Anthropic and llama.cpp clients, and browsers, use {url}")
+        self.say(f"Anthropic, Ollama and llama.cpp clients, and browsers, use {url}")
         self.say("Ctrl-C stops it; specdec help serve says what each client needs")
 
     def reply(self, reply: LogLine) -> None:

@@ -25,7 +25,7 @@ def shell(text, **more):
 
 
 READERS = {"codex": tomllib.loads, "opencode": json.loads, "zed": json.loads}
-READERS |= {"continue": yaml.safe_load, "llm": yaml.safe_load}
+READERS |= {"qwen-code": json.loads, "continue": yaml.safe_load, "llm": yaml.safe_load}
 
 
 def parsed(name, to, **more):
@@ -65,6 +65,8 @@ def test_the_context_is_told_to_those_who_ask_for_it():
     assert parsed("continue", to)["models"][0]["defaultCompletionOptions"]["contextLength"] == 200_000
     provider = parsed("zed", to)["language_models"]["openai_compatible"]["specdec"]
     assert provider["available_models"][0]["max_tokens"] == 200_000
+    (model,) = parsed("qwen-code", to)["modelProviders"]["openai"]
+    assert model["generationConfig"] == {"contextWindowSize": 200_000, "samplingParams": {"max_tokens": 8192}}
     assert parsed("aider", to)["AIDER_MAX_CHAT_HISTORY_TOKENS"] == "50000"
 
 

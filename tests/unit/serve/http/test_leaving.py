@@ -16,10 +16,10 @@ from specdec_cli.serve.job import Busy, TooLarge, TooLong
 pytestmark = pytest.mark.slow  # a server that listens
 
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 4}
-PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
+PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/api/chat")
 
 
-@pytest.mark.parametrize("path", PATHS[:2])
+@pytest.mark.parametrize("path", [*PATHS[:2], PATHS[3]])
 @pytest.mark.parametrize("stream", [True, False])
 def test_whoever_leaves_during_an_answer_ends_it(tooled, path, stream):
     desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=lambda ticket: time.sleep(0.002))

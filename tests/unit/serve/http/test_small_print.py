@@ -95,8 +95,10 @@ def test_a_prediction_is_of_use_or_counts_as_nothing_whatever_the_operator_chose
 @pytest.mark.parametrize(
     "path, way_on",
     [
-        ("/api/show", "/v1"),
-        ("/api/chat", "/v1"),
+        ("/api/pull", "specdec pull"),
+        ("/api/blobs/sha256:0", "neither made nor sent"),
+        ("/api/embed", "embeddings are not made here"),
+        ("/api/none", "chat, generate, tags, show, ps and version"),
         ("/v1/chat/completions/", "there is at /v1/chat/completions"),
         ("/v1/messages/", "there is at /v1/messages"),
         ("/v1/files", ""),
@@ -110,4 +112,5 @@ def test_where_nothing_is_a_404_or_405_says_so_whatever_came_and_names_the_way_o
         reply = client.post(path, content=b"{}", headers={"Content-Type": type} if type else {}, follow_redirects=False)
     desk.close()
     assert reply.status_code == (405 if path == "/" else 404), reply.text
-    assert way_on in reply.json()["error"]["message"]
+    error = reply.json()["error"]
+    assert way_on in (error if path.startswith("/api/") else error["message"])

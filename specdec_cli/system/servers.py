@@ -1,0 +1,107 @@
+"""The servers that this machine's user runs, each a file in the state folder.
+
+Law: a server holds its file's lock until its process ends, however that ends. A file whose lock is free is what a
+killed one left, whatever process has its id now.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import platformdirs
+
+from specdec_cli.core.jsonfile import NotJson, read_object
+
+FILE_BYTES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class RunningServer:
+    """`since`: seconds of the epoch; `weight_bytes` of its models are in memory, none while these are unloaded."""
+
+    pid: int
+    pair: str
+    url: str
+    since: float
+    weight_bytes: int = 0
+
+    @property
+    def path(self) -> Path:
+        """Its file."""
+        return servers_folder() / f"{self.pid}.json"
+
+
+def servers_folder() -> Path:
+    """Where each has its file, and its log where it runs in the background."""
+    return platformdirs.user_state_path("specdec") / "servers"
+
+
+@contextmanager
+def announced(pair: str, url: str) -> Iterator[Callable[[int], None]]:
+    """While open, other processes see this one as a server; yields what tells them how many bytes its weights take.
+
+    Where no file or lock can be had, nobody sees it.
+    """
+    server, descriptor = RunningServer(os.getpid(), pair, url, time.time()), -1
+
+    def tell(weight_bytes: int) -> None:
+        text = json.dumps(asdict(replace(server, weight_bytes=weight_bytes))).encode()
+        with suppress(OSError):
+            os.pwrite(descriptor, text.ljust(FILE_BYTES), 0)  # of one length: nothing older stays behind it
+
+    with suppress(OSError):
+        server.path.parent.mkdir(parents=True, exist_ok=True)
+        draft = server.path.with_suffix(".new")
+        descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        tell(0)
+        draft.replace(server.path)
+    try:
+        yield tell
+    finally:
+        server.path.unlink(missing_ok=True)
+
+
+def running() -> list[RunningServer]:
+    """Those that run, the oldest first; what others left is removed."""
+    found = []
+    for path in servers_folder().glob("*.json"):
+        with suppress(OSError, NotJson, TypeError), path.open() as file:  # TypeError: of another version
+            if _is_free(file.fileno()):
+                path.unlink()
+            else:
+                found.append(RunningServer(**read_object(path)))
+    return sorted(found, key=lambda server: server.since)
+
+
+def others() -> tuple[RunningServer, ...]:
+    """Those that run, but for this process, and have models in memory."""
+    return tuple(server for server in running() if server.weight_bytes and server.pid != os.getpid())
+
+
+def end(server: RunningServer, seconds: float) -> bool:
+    """Tell it to end; whether it did within so many seconds."""
+    deadline = time.monotonic() + seconds
+    with suppress(FileNotFoundError, ProcessLookupError), server.path.open() as file:
+        if not _is_free(file.fileno()):
+            os.kill(server.pid, signal.SIGTERM)
+        while not _is_free(file.fileno()):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+    return True
+
+
+def _is_free(descriptor: int) -> bool:
+    with suppress(BlockingIOError):
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    return False
