@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from specdec_cli.chat.kept import Keeper
 from specdec_cli.chat.settings import HIDDEN, ChatSettings
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
@@ -118,14 +119,15 @@ class Chat:
         settings: ChatSettings,
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
+        keeper: Keeper | None = None,
         presses: Presses | None = None,
         stuck: Callable[[int], None] | None = None,
     ) -> None:
-        """`stuck` is that of `Interrupt`."""
+        """`keeper` keeps what is not `saved_to` a file; `stuck` is that of `Interrupt`."""
         self._stuck = stuck
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
-        self.saved_to, self.presses = saved_to, presses or Presses()
+        self.saved_to, self.keeper, self.presses = saved_to, keeper, presses or Presses()
         # That of the first save that failed; the chat goes on.
         self.unsaved_code = 0
         self.stats = ChatStats()
@@ -301,8 +303,10 @@ class Chat:
         self.context_tokens = len(self._render(self.conversation.messages(""))) if sent else 0
 
     def _keep(self) -> None:
-        """Saves the conversation, if it is to be saved. What was said stays said: a failure is shown, never raised."""
+        """Saves or keeps the conversation. What was said stays said: a failure is shown, never raised."""
         if self.saved_to is None:
+            if self.keeper and (said := self.keeper.keep(self.transcript, self.save)):
+                self.screen.notice(said)
             return
         try:
             self.save(self.saved_to)

@@ -208,7 +208,7 @@ def _show(chat: Chat, argument: str) -> None:
 def settings_rows(chat: Chat) -> list[tuple[str, str]]:
     """The settings in effect."""
     settings, request, limit = chat.settings, chat.request(), chat.context_limit
-    shape = request.constraint
+    shape, kept = request.constraint, "the kept chats (specdec chats)" if chat.keeper else "nothing"
     return [
         ("pair", chat.loaded.summary),
         ("k", f"{request.k}, drafter {request.drafter}"),
@@ -222,7 +222,7 @@ def settings_rows(chat: Chat) -> list[tuple[str, str]]:
         ("overflow", settings.overflow),
         ("think", settings.think),
         ("system", chat.conversation.system or "none"),
-        ("saved to", str(chat.saved_to or "nothing: /save FILE, or --save FILE for every turn")),
+        ("saved to", str(chat.saved_to or f"{kept}: /save FILE, or --save FILE for every turn")),
     ]
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 
 import typer
 
-from specdec_cli.cli.command import grouped
+from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.habits import name_first
 from specdec_cli.cli.load import (
     AnswerSettings,
@@ -32,6 +32,7 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import OVERFLOWS, Conversation, Overflow
 
 if TYPE_CHECKING:
+    from specdec_cli.chat.kept import Keeper
     from specdec_cli.chat.loop import Reader
     from specdec_cli.chat.transcript import Transcript
 
@@ -42,6 +43,7 @@ ANSWER = AnswerOptions(max_tokens=2048)
 EXAMPLES = r"""specdec chat -s 'You answer in one sentence.' --save talk.jsonl
 specdec chat qwen3-8b 'What does this file do?'
 specdec chat --resume talk.jsonl
+specdec chat -c
 printf 'Hi\nAnd then?\n' | specdec chat -q"""
 
 
@@ -51,6 +53,7 @@ def chat(
     *,
     model: str | None = None,
     prompt: str | None = None,
+    last: bool = False,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
     shape: ShapeOptions,
@@ -58,37 +61,26 @@ def chat(
     resume: Path | None = None,
     display: DisplayOptions,
     sampling: SamplingOptions,
+    no_keep: bool = False,
     no_history: bool = False,
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
-    """Talk over many turns; both models keep what they have read.
-
-    /help lists what can be typed.
-    """
+    """Talk over many turns; both models keep what they have read."""
     models, prompt = name_first(models, model, prompt)
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
-    transcript = open_transcript(resume, save, answer.system)
-    asked = AnswerSettings.read(answer, sampling, shape)
-    talk(models, asked, display, transcript, save or resume, not no_history, cast(Overflow, on_overflow), prompt or "")
+    from specdec_cli.chat.kept import Keeper
+
+    kept = kept_file(last, resume, display)
+    transcript = open_transcript(kept or resume, save, answer.system)
+    saved_to = save or (resume if kept is None else None)
+    keeper = None if saved_to or no_keep else Keeper(kept, transcript.id, display.notices)
+    asked, overflow = AnswerSettings.read(answer, sampling, shape), cast(Overflow, on_overflow)
+    with keys_kept(display):
+        talk(models, asked, display, transcript, keeper, not no_history, saved_to, overflow, prompt or "")
 
 
-def talk(
-    models: ModelOptions,
-    asked: AnswerSettings,
-    display: DisplayOptions,
-    transcript: Transcript,
-    saved_to: Path | None = None,
-    history: bool = True,
-    on_overflow: Overflow = OVERFLOWS[0],
-    first: str = "",
-) -> None:
-    """A chat until its end; `specdec run` without a prompt is one, too."""
-    with _keys_kept(display):
-        _talk(models, asked, display, transcript, saved_to, history, on_overflow, first)
-
-
-def _keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
+def keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
     """Whatever is typed while a pair loads or answers waits for the editor, a paste as one message."""
     from specdec_cli.ui.suspension import no_echo
 
@@ -96,16 +88,18 @@ def _keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
     return no_echo(sys.stdin, out.fileno()) if out else nullcontext()
 
 
-def _talk(
+def talk(
     models: ModelOptions,
     asked: AnswerSettings,
     display: DisplayOptions,
     transcript: Transcript,
-    saved_to: Path | None,
+    keeper: Keeper | None,
     history: bool,
-    on_overflow: Overflow,
-    first: str,
+    saved_to: Path | None = None,
+    on_overflow: Overflow = OVERFLOWS[0],
+    first: str = "",
 ) -> None:
+    """A chat until its end, within `keys_kept`; `specdec run` without a prompt is one, too."""
     from specdec_cli.chat.chat import Chat, Loaded
     from specdec_cli.chat.loop import run_chat
     from specdec_cli.chat.settings import ChatSettings
@@ -130,7 +124,7 @@ def _talk(
         loaded = open_pair(first_spec)
         chat: Chat
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, _editors_terminal(display))
-        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, stuck=display.answer_press)
+        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, keeper, stuck=display.answer_press)
         introduce_demo(first_spec.pair.name, **said)
         warn_of_unread(asked.template, loaded.session, **said)
         turns = transcript.conversation.turns
@@ -142,6 +136,18 @@ def _talk(
         code = run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
     if code:
         raise typer.Exit(code)
+
+
+def kept_file(last: bool, resume: Path | None, display: DisplayOptions) -> Path | None:
+    """The kept chat to be continued: the last one, or that of a number. Raises: UsageError."""
+    from specdec_cli.chat.kept import kept_chat, last_chat
+
+    if last and resume is not None:
+        raise UsageError(f"--continue and --resume {resume} both name a conversation", "give one of the two")
+    if last:
+        return last_chat(lambda sentence: notify(sentence, display.plain) if display.notices else None)
+    number = "" if resume is None or resume.exists() else str(resume)
+    return kept_chat(int(number)) if number.isdecimal() else None
 
 
 def open_transcript(resume: Path | None, save: Path | None, system: str | None) -> Transcript:

@@ -33,18 +33,16 @@ COMMANDS: Mapping[str, str] = {
     "import": "nothing is imported: set SPECDEC_MODEL_FOLDERS to your folder, and specdec pairs lists it",
     "load": f"every command loads what it needs: {RUN}",
     "log": "specdec serve --log FILE writes every prompt and answer",
-    "ps": "only specdec serve keeps models loaded, and its panel shows them",
     "push": "specdec uploads nothing; hf upload does",
     "search": "specdec pairs --all lists what is known; others are at huggingface.co/mlx-community",
     "server": "specdec serve -p NAME",
     "status": "specdec doctor shows what works here",
-    "stop": "Ctrl-C ends specdec serve",
     "unload": KEPT,
     "update": UPGRADE, "upgrade": UPGRADE,
 }
 # Options of others, and what there is instead.
 OPTIONS: Mapping[str, str] = {
-    "-c": CONTEXT, "--ctx-size": CONTEXT, "--context-length": CONTEXT, "--max-kv-size": CONTEXT,
+    "--ctx-size": CONTEXT, "--context-length": CONTEXT, "--max-kv-size": CONTEXT,
     "-md": "--draft ID", "--draft-model": "--draft ID", "--draft-max": "-k N", "--k": "-k N", "-hf": "-p ID",
     "-ngl": LEAVE, "--gpu": LEAVE, "--threads": LEAVE, "--keepalive": KEPT, "--ttl": KEPT,
     "-t": "--temp T sets the temperature; of threads mlx decides itself", "--temperature": "--temp T",

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from specdec_cli.cli import audit, bench, chat, demo, doctor, help, pairs, race, replay, run, serve, servers
+from specdec_cli.cli import audit, bench, chat, chats, demo, doctor, help, pairs, race, replay, run, serve, servers
 from specdec_cli.cli.command import choose, notify
 from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
@@ -29,7 +29,7 @@ from specdec_cli.version import __version__
 
 # The help's panels, and the order of the commands in each.
 PANELS = {
-    "Talk": ("run", "chat", "serve", "ps", "stop", "race", "demo"),
+    "Talk": ("run", "chat", "chats", "serve", "ps", "stop", "race", "demo"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Help": ("help",),
@@ -57,7 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, serve, servers, race, demo, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, chats, serve, servers, race, demo, bench, audit, replay, doctor, pairs, help):
     app.add_typer(module.app)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from specdec_cli.cli.chat import ANSWER, keys_kept, open_transcript, talk
 from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.habits import name_first
 from specdec_cli.cli.load import (
@@ -55,6 +56,8 @@ def run(
     raw: bool = False,
     display: DisplayOptions,
     sampling: SamplingOptions,
+    no_keep: bool = False,
+    no_history: bool = False,
 ) -> None:
     """Answer one prompt; stdout holds the answer alone.
 
@@ -63,12 +66,14 @@ def run(
     models, prompt = name_first(models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
-        from specdec_cli.cli.chat import ANSWER, open_transcript, talk
+        from specdec_cli.chat.kept import Keeper
 
         if answer.max_tokens == AnswerOptions().max_tokens:
             answer = replace(answer, max_tokens=ANSWER.max_tokens)
         asked = AnswerSettings.read(answer, sampling, shape)
-        talk(models, asked, display, open_transcript(None, None, answer.system))
+        keeper = None if no_keep else Keeper(tells=display.notices)
+        with keys_kept(display):
+            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not no_history)
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")
