@@ -230,7 +230,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--top-k N", "Sample from the N best tokens", "TOP_K", default=TARGETS),
         Row("--min-p P", "Drop tokens less likely than P times the best", "MIN_P", default=TARGETS, rare=True),
         Row("--repetition-penalty X", "Make tokens seen so far less likely; 1 is off", "REPETITION_PENALTY",
-            default=TARGETS),
+            default=TARGETS, rare=True),
         Row("--presence-penalty X", "Subtract X from the logits of tokens used so far", "PRESENCE_PENALTY",
             "In the answer, not in the prompt.", TARGETS, rare=True),
         Row("--frequency-penalty X", "The same, once for each use of a token", "FREQUENCY_PENALTY", default=TARGETS,

@@ -52,9 +52,11 @@ def registry() -> Registry:
 
 
 def _as_kept(pair: Pair) -> Pair:
-    sides = ("target", "draft") if pair.source == "packaged" else ()
-    kept = {f"{side}_revision": None for side in sides if (name := getattr(pair, side)) and hub.elsewhere(name)}
-    return replace(pair, **kept) if kept else pair
+    if pair.source != "packaged":
+        return pair
+    target = None if hub.elsewhere(pair.target) else pair.target_revision
+    draft = None if pair.draft and hub.elsewhere(pair.draft) else pair.draft_revision
+    return replace(pair, target_revision=target, draft_revision=draft)
 
 
 def is_local(name: str) -> bool:

@@ -67,7 +67,8 @@ def announced(pair: str, url: str) -> Iterator[Callable[[int], None]]:
     try:
         yield tell
     finally:
-        server.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            server.path.unlink()
 
 
 def running() -> list[RunningServer]:

@@ -69,7 +69,9 @@ def test_a_search_finds_chats_with_all_words_by_their_numbers(three):
 
 
 def test_show_and_export_give_one_document(three, tmp_path):
-    document = "# Chat with tiny\n\n02 Jan 2021, 1 turn\n\n## System\n\nBe brief.\n\n## You\n\nthird\n\n## tiny\n\nof of"
+    document = (
+        "# Chat with tiny\n\n02 Jan 2021, 1 turn\n\n## System\n\nBe brief.\n\n## You\n\nthird\n\n## tiny\n\nof of"
+    )
     code, out, err = three("chats", "show", "2")
     assert (code, err) == (0, "") and out.startswith(document) and out.endswith("needle in a haystack\n")
     file = tmp_path / "talk.md"

@@ -181,7 +181,7 @@ def test_help_of_a_command_has_every_option_its_default_its_variable_and_the_exa
     out = specdec("help", *path)[1]
     for parameter in command.params:
         row = row_of(command.name, parameter.name)
-        assert re.search(rf"^ +{re.escape(row.spelled)}(  \w.*)?$", out, re.M)
+        assert re.search(rf"^ +{re.escape(row.spelled)}(  +\w.*)?$", out, re.M)
         assert (row.default in out and f"[env: {row.variable}]" in out) or not row.variable
     assert all(f"  {example}\n" in out for example in (command.epilog or "").splitlines())
 

@@ -90,7 +90,7 @@ def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(
     known = {"name": "mine", "target": "org/t", "draft": "org/d", "k": 0, "source": "yours", "verified": False}
     assert row.pop("evidence") == ""
     unknown = {"size_bytes": None, "estimated_bytes": None, "fits": None, "downloaded": False}
-    assert row == known | unknown | {"default": True, "note": ""}
+    assert row == known | unknown | {"default": True, "note": "", "folder": None}
 
 
 def test_a_pair_keeps_commits_and_no_branch(specdec):

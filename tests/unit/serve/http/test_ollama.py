@@ -188,7 +188,7 @@ def test_a_body_needs_no_type_here_but_no_form_can_send_one(scripted):
 
 
 def test_what_is_here_is_told_as_ollama_does(desk):
-    model = Model.of_files(resolve(choose("demo")), Request(k=4), 1_700_000_000)
+    model = Model.of_files(resolve(choose("demo", None, None)), Request(k=4), 1_700_000_000)
     with local(model, desk) as client:
         (tag,) = client.get("/api/tags").json()["models"]
         (loaded,) = client.get("/api/ps").json()["models"]

@@ -41,5 +41,5 @@ def test_the_first_lines_say_where_the_server_is_and_for_whom(key, who):
     ServerLog(err, quiet=False, plain=True).started("demo", "http://127.0.0.1:8040", wants_key=key)
     lines = err.getvalue().splitlines()
     assert lines[0] == f"demo serves {who}. OpenAI clients use http://127.0.0.1:8040/v1;"
-    assert lines[1] == "Anthropic and llama.cpp clients, and browsers, use http://127.0.0.1:8040"
+    assert lines[1] == "Anthropic, Ollama and llama.cpp clients, and browsers, use http://127.0.0.1:8040"
     assert all(len(line) <= 80 for line in lines)
