@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import typer
 
 from specdec_cli.cli.command import grouped
+from specdec_cli.cli.config import is_on_the_line
 from specdec_cli.cli.load import (
     AnswerSettings,
     forbid_network,
@@ -48,7 +49,9 @@ printf 'Hi\nAnd then?\n' | specdec chat -q"""
 @grouped
 def chat(
     *,
+    context: typer.Context,
     prompt: str | None = None,
+    preset: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
     shape: ShapeOptions,
@@ -65,7 +68,9 @@ def chat(
     """
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
-    transcript = open_transcript(resume, save, answer.system)
+    # A conversation keeps its own system message, unless this line has another.
+    system = answer.system if resume is None or is_on_the_line(context, "system") else None
+    transcript = open_transcript(resume, save, system)
     asked = AnswerSettings.read(answer, sampling, shape)
     talk(models, asked, display, transcript, save or resume, not no_history, cast(Overflow, on_overflow), prompt or "")
 

@@ -16,8 +16,9 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from specdec_cli.cli import audit, bench, chat, demo, doctor, help, pairs, race, replay, run, serve
+from specdec_cli.cli import audit, bench, chat, config, demo, doctor, help, pairs, race, replay, run, serve
 from specdec_cli.cli.command import choose, notify
+from specdec_cli.cli.config import TYPES, use_config
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.cli.table import PREFIX, row_of, variables
@@ -31,6 +32,7 @@ PANELS = {
     "Talk": ("run", "chat", "serve", "race", "demo"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
+    "Settings": ("config",),
     "Help": ("help",),
 }
 
@@ -56,7 +58,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, serve, race, demo, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, serve, race, demo, bench, audit, replay, doctor, pairs, config, help):
     app.add_typer(module.app)
 
 
@@ -68,9 +70,12 @@ def version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
-    """The empty callback that carries --version."""
+    """Carries --version, and gives the config to all commands but those that help to mend it."""
+    if context.invoked_subcommand not in ("config", "help") and not {"-h", "--help"} & set(sys.argv):
+        use_config(context)
 
 
 def fail(error: SpecdecError) -> int:
@@ -99,21 +104,17 @@ def usage_error(error: TyperException) -> UsageError:
     return UsageError(" ".join(message.split()), hint)
 
 
-# What a value of each type is, by the beginning of pydantic's name for the error, and one where there is no default.
-TYPES = {"int": ("a whole number", 4), "float": ("a number", 0.5), "bool": ("a yes or no", "1")}
-
-
 def _wrong_value(parameter: Any, value: str, kind: str, arguments: list[str]) -> UsageError:
     """The complaint of a value that is not of its option's type, with the option as it was typed."""
     spelled = [name for name in parameter.opts if any(a == name or a.startswith(f"{name}=") for a in arguments)]
     option = [*spelled, *sorted(parameter.opts, key=len)][0]
-    what, usual = TYPES.get(kind.partition("_")[0], ("possible", ""))
+    what, usual = TYPES.get(kind.partition("_")[0], ("possible", ""))  # pydantic's name of the error begins with it
     default = parameter.default if isinstance(parameter.default, int | float) else usual
     return UsageError(f"{option} {value} is not {what}", f"for example: {option} {default}")
 
 
 # Variables that are no option's default.
-OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS", "WIRE"))
+OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "CONFIG", "DEBUG", "MODELS", "WIRE"))
 
 
 def warn_of_variables(known: Iterable[str]) -> None:

@@ -44,6 +44,7 @@ def run(
     *,
     prompt: str | None = None,
     file: Path | None = None,
+    preset: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions,
     shape: ShapeOptions,

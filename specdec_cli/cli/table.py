@@ -53,6 +53,13 @@ def topics(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in sorted({*documents(), *commands}) if name.startswith(incomplete)]
 
 
+def use_preset(context: typer.Context, name: str | None) -> str | None:
+    """Let the other options of this line take the values of the preset."""
+    from specdec_cli.cli.config import apply_preset
+
+    return apply_preset(context, name)
+
+
 def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Any of `names`."""
     known = tuple(names)
@@ -67,6 +74,7 @@ class Row:
     `default`: what holds where nothing is given, if the command's default is no value.
     A value is a whole number from `low` to `high`, one of `names`, or what `check` lets pass.
     `of`: the commands that have a row of their own. `name`: the parameter's, if it is not the last spelling.
+    `eager`: it is read before the others.
     """
 
     spelled: str
@@ -82,6 +90,7 @@ class Row:
     complete: Callable[..., list[str]] | None = None
     of: str = ""
     name: str = ""
+    eager: bool = False
 
     def __post_init__(self) -> None:
         last = [*self.spelled.split()[:1], *self.flags][-1]
@@ -97,17 +106,28 @@ class Row:
         """The variable that sets its default, if any."""
         return PREFIX + self.env if self.env else None
 
+    @property
+    def metavar(self) -> str:
+        """What stands for its value, empty of a switch."""
+        return " ".join(word for word in self.spelled.split() if not word.startswith("-"))
+
+    @property
+    def checks(self) -> Callable[..., Any] | None:
+        """What refuses a wrong value."""
+        if self.low is not None:
+            return within(self.flags[0], self.low, self.high)
+        if not self.names:
+            return self.check
+        known = one_name(self.flags[0], self.names)
+        return lambda value: value if value is None else known(value)
+
     def parameter(self, **more: Any) -> Any:
         """What Typer reads beside the type."""
-        check, complete, flags = self.check, self.complete, self.flags
-        if self.low is not None:
-            check = within(flags[0], self.low, self.high)
-        if self.names:
-            known, complete = one_name(flags[0], self.names), complete_from(self.names)
-            check = lambda value: value if value is None else known(value)  # noqa: E731
-        metavar = " ".join(word for word in self.spelled.split() if not word.startswith("-")) or None
-        more = {"help": self.help, "metavar": metavar, "callback": check, "autocompletion": complete, **more}
-        return typer.Option(*flags, envvar=self.variable, **more) if flags else typer.Argument(**more)
+        complete = complete_from(self.names) if self.names else self.complete
+        more = {"callback": self.checks, "autocompletion": complete, "metavar": self.metavar or None, **more}
+        if not self.flags:
+            return typer.Argument(help=self.help, **more)
+        return typer.Option(*self.flags, help=self.help, envvar=self.variable, is_eager=self.eager, **more)
 
 
 # fmt: off
@@ -124,10 +144,13 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("NAME", "A pair, or a model's Hub id", complete=pair_names, of="rm"),
         Row("FILE", "What --trace or --json wrote", of="replay"),
         Row("TOPIC", "A document, or a command", complete=topics),
+        Row("KEY", "A setting, as config show --all names it"),
+        Row("VALUE", "Its value; without one, KEY is taken out"),
     ),
     "Options": (
         Row("-f, --file FILE", "Read a prompt from FILE; PROMPT follows it"),
-        Row("-s, --system TEXT", "System message"),
+        Row("-t, --preset NAME", "Settings of that name in your config.toml", check=use_preset, eager=True),
+        Row("-s, --system TEXT", "System message", "SYSTEM"),
         Row("--think HOW", "How hard to think: on, off, low, medium, high", "THINK", names=THINK_WORDS),
         Row("-n, --max-tokens N", "Longest answer in tokens", "MAX_TOKENS", low=1),
         Row("-n, --max-tokens N", "Longest answer in tokens", default="128, fewer where the budget demands", low=8,
@@ -150,6 +173,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             more="With small models of eight kinds, in 16 and 4 bits."),
         Row("--speed X", "Play X times as fast; inf does not wait", default="1; inf into a pipe"),
         Row("-a, --all", "List also the pairs that need more memory", name="every"),
+        Row("-a, --all", "List also what is at its default", of="show", name="every"),
         Row("--verify", "Compare every file's checksum with the Hub's"),
         Row("--print-config CLIENT", "Print a client's settings, and end", more=f"One of {', '.join(CLIENTS)}.",
             names=tuple(CLIENTS), name="config"),
@@ -235,7 +259,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--grammar FILE", "The answer is of this grammar", more="In llguidance's Lark."),
     ),
     "Display": (
-        Row("--panel/--no-panel", "Show or hide the live panel", default="where stderr is a terminal"),
+        Row("--panel/--no-panel", "Show or hide the live panel", "PANEL", default="where stderr is a terminal"),
         Row("--panel-size full|small", "The whole panel, or one line", "PANEL_SIZE", rare=True, names=PANEL_SIZES),
         Row("--colour-answer/--no-colour-answer", "Show by colour who wrote a token", "COLOUR_ANSWER",
             "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber.",
@@ -272,10 +296,19 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
 # fmt: on
 ROWS = {f"{command}.{row.name}": row for rows in TABLE.values() for row in rows for command in row.of.split() or [""]}
 
+# What the config may set: options with a variable. Those that name models are a pair's (`pairs add`).
+OF_A_PAIR = ("target", "draft", "head_from")
+SETTINGS = {row.name: row for row in ROWS.values() if row.variable and not row.of and row.name not in OF_A_PAIR}
+
 
 def row_of(command: str, parameter: str) -> Row:
     """What the table says of a command's parameter."""
     return ROWS.get(f"{command}.{parameter}") or ROWS[f".{parameter}"]
+
+
+def is_setting(command: str, parameter: str) -> bool:
+    """Whether the config may set this parameter of the command."""
+    return parameter in SETTINGS and row_of(command, parameter).variable is not None
 
 
 def variables() -> dict[str, set[str]]:

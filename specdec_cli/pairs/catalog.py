@@ -18,6 +18,7 @@ from specdec_cli.core.kinds import HEAD
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.pairs.pair import Pair, PairRow, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+from specdec_cli.system.config import config_file
 from specdec_cli.system.machine import physical_bytes
 
 # "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
@@ -43,7 +44,7 @@ def named_bytes(name: str) -> int | None:
 
 def registry() -> Registry:
     """All pairs known on this machine."""
-    return load_registry(packaged_file(), user_file())
+    return load_registry(packaged_file(), user_file(), config_file())
 
 
 def is_local(name: str) -> bool:
