@@ -196,9 +196,7 @@ def edit() -> None:
 
     editor, file = os.environ.get("VISUAL") or os.environ.get("EDITOR"), config_file()
     if not editor:
-        raise UsageError(
-            "neither VISUAL nor EDITOR names an editor", f"EDITOR=nano specdec config edit, or open {file}"
-        )
+        raise UsageError("neither VISUAL nor EDITOR names an editor", "for example: EDITOR=nano specdec config edit")
     file.parent.mkdir(parents=True, exist_ok=True)
     try:
         problem: object = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
@@ -226,7 +224,8 @@ def set_(*, key: str, value: list[str] | None = None) -> None:
     text = " ".join(value or ())
     given: Any = text if value else None
     if value and path == (FOLDERS,):
-        given = [str(Path(folder).expanduser().absolute()) for folder in value]
+        given = [folder if folder.startswith("~") else str(Path(folder).absolute()) for folder in value]
+        model_folders(TomlFile(file, "", {FOLDERS: given}))
     elif value:
         row = SETTINGS.get(path[-1])
         if row and (row.metavar in KINDS or path[-1] in CHECKS):

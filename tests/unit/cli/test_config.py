@@ -41,7 +41,7 @@ OUT_OF_BOUNDS = [
     ("max-tokens = 1", "unknown key max-tokens", "did you mean max_tokens?"),
     ("zzz = 1", "unknown key zzz", "specdec config show --all lists all"),
     ('target = "org/t"', "target is of a pair, and no setting", "specdec pairs add NAME --target ID --draft ID"),
-    ("[presets.a]\ntempp = 1", "unknown key tempp", "did you mean temp?"),
+    ("[presets.a]\ntempp = 1", "unknown key tempp", "did you mean temp or top_p?"),
     ("[presets.a]\npresets = {}", "unknown key presets", "specdec config show --all lists all"),
     ("[presets.a]\nmodel_folders = []", "unknown key model_folders", "specdec config show --all lists all"),
     ("[preset.a]\nk = 1", "unknown key preset", "did you mean presets?"),
@@ -76,9 +76,8 @@ NO_TOML = [
     b"k = 4\x00",
     b"\x80",
 ]
-TYPES = [
-    (f"{key} = {value}", key) for key, row in SETTINGS.items() for value in OF_ANOTHER_TYPE[KINDS.get(row.metavar, str)]
-]
+KIND = {key: KINDS.get(row.metavar, str) for key, row in SETTINGS.items()}
+TYPES = [(f"{key} = {value}", key) for key, kind in KIND.items() for value in OF_ANOTHER_TYPE[kind]]
 
 
 @pytest.mark.parametrize(("text", "key"), TYPES)
@@ -157,8 +156,7 @@ def test_every_setting_is_an_options_and_has_its_type():
     for name, command in commands.items():
         for option in command.params:
             if is_setting(name, option.name):
-                kind = KINDS.get(SETTINGS[option.name].metavar, str)
-                assert option.type_descriptor.annotation is kind, (name, option.name)
+                assert option.type_descriptor.annotation is KIND[option.name], (name, option.name)
             seen.add(option.name)
     assert SETTINGS.keys() <= seen and {"system", "k", "pair", "temp", "plain"} <= SETTINGS.keys()
 
