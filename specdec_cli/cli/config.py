@@ -165,14 +165,14 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
                 found[option.name] = value, source.name, option.envvar
     chosen = found[PAIR][0] or known.default_pair
     pair = known.pairs.get(chosen) if chosen else None
-    rows = [("file", str(config.file.path), "" if config.file.text else "not there yet")]
+    rows = [("file", str(config.path), "" if config.text else "not there yet")]
     for key, row in SETTINGS.items():
         value, source, variable = found[key]
         if source == "ENVIRONMENT":
             source = variable
         elif source == "DEFAULT_MAP":
             table = (PRESETS, preset) if preset and key in presets[preset] else ()
-            source = Path(config.file.place(*table, key)).name
+            source = Path(config.place(*table, key)).name
         elif key == PAIR and chosen:
             value, source = chosen, Path(known.default_place).name
         elif not every:
@@ -182,10 +182,10 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
         else:
             value, source = "–" if value is None else value, row.default or "default"
         rows.append((key, shown(value), source))
-    held = {FOLDERS: ", ".join(map(str, model_folders(config.file)))}
+    held = {FOLDERS: ", ".join(map(str, model_folders(config)))}
     for name, values in presets.items():
         held[f"{PRESETS}.{name}"] = ", ".join(f"{key} {shown(value)}" for key, value in values.items())
-    rows += [(key, text, Path(config.file.place(key)).name) for key, text in held.items() if text]
+    rows += [(key, text, Path(config.place(key)).name) for key, text in held.items() if text]
     print_columns(sys.stdout, rows)
 
 
