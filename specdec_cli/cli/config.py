@@ -180,7 +180,7 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
         elif pair and (own := getattr(pair, key, None)) is not None:
             value, source = own, f"pair {chosen}, {'your' if pair.source == 'yours' else 'packaged'} models.toml"
         else:
-            value, source = "–" if value is None else value, row.default or "default"
+            value, source = ("–", row.default or "default") if value is None else (value, "default")
         rows.append((key, shown(value), source))
     held = {FOLDERS: ", ".join(map(str, model_folders(config)))}
     for name, values in presets.items():

@@ -127,7 +127,7 @@ class Row:
         more = {"callback": self.checks, "autocompletion": complete, "metavar": self.metavar or None, **more}
         if not self.flags:
             return typer.Argument(help=self.help, **more)
-        return typer.Option(*self.flags, help=self.help, envvar=self.variable, is_eager=self.eager, **more)
+        return typer.Option(*self.flags, help=self.help, envvar=self.variable, **{"is_eager": self.eager, **more})
 
 
 # fmt: off
