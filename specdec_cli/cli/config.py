@@ -103,13 +103,16 @@ def shown(value: Any) -> str:
 
 
 def use_config(context: typer.Context) -> None:
-    """Make the config the defaults of every command below `context`. Raises: UsageError.
+    """Make the config the defaults of every command below `context`, and let `--preset` be read first.
 
     Its pair is none of them: as the default pair it gives way to a target, and to the models of a conversation.
+    Raises: UsageError.
     """
     own = {key: value for key, value in read_settings().values.items() if key != PAIR}
     commands = cast(TyperGroup, context.command).commands
     context.default_map = {name: {key: own[key] for key in own if is_setting(name, key)} for name in commands}
+    for option in (option for command in commands.values() for option in command.params if option.name == "preset"):
+        option.is_eager, option.callback = True, lambda line, _, name: apply_preset(line, name)
 
 
 def apply_preset(context: typer.Context, name: str | None) -> str | None:

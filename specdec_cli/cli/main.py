@@ -10,6 +10,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -74,8 +75,9 @@ def root(
     show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
     """Carries --version, and gives the config to all commands but those that help to mend it."""
-    if context.invoked_subcommand not in ("config", "help") and not {"-h", "--help"} & set(sys.argv):
-        use_config(context)
+    if context.invoked_subcommand not in ("config", "help"):
+        with suppress(UsageError) if {"-h", "--help"} & set(sys.argv) else nullcontext():
+            use_config(context)
 
 
 def fail(error: SpecdecError) -> int:

@@ -53,13 +53,6 @@ def topics(context: typer.Context, incomplete: str) -> list[str]:
     return [name for name in sorted({*documents(), *commands}) if name.startswith(incomplete)]
 
 
-def use_preset(context: typer.Context, name: str | None) -> str | None:
-    """Let the other options of this line take the values of the preset."""
-    from specdec_cli.cli.config import apply_preset
-
-    return apply_preset(context, name)
-
-
 def complete_from(names: Iterable[str]) -> Callable[[str], list[str]]:
     """Any of `names`."""
     known = tuple(names)
@@ -74,7 +67,6 @@ class Row:
     `default`: what holds where nothing is given, if the command's default is no value.
     A value is a whole number from `low` to `high`, one of `names`, or what `check` lets pass.
     `of`: the commands that have a row of their own. `name`: the parameter's, if it is not the last spelling.
-    `eager`: it is read before the others.
     """
 
     spelled: str
@@ -90,7 +82,6 @@ class Row:
     complete: Callable[..., list[str]] | None = None
     of: str = ""
     name: str = ""
-    eager: bool = False
 
     def __post_init__(self) -> None:
         last = [*self.spelled.split()[:1], *self.flags][-1]
@@ -127,7 +118,7 @@ class Row:
         more = {"callback": self.checks, "autocompletion": complete, "metavar": self.metavar or None, **more}
         if not self.flags:
             return typer.Argument(help=self.help, **more)
-        return typer.Option(*self.flags, help=self.help, envvar=self.variable, **{"is_eager": self.eager, **more})
+        return typer.Option(*self.flags, help=self.help, envvar=self.variable, **more)
 
 
 # fmt: off
@@ -149,7 +140,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
     ),
     "Options": (
         Row("-f, --file FILE", "Read a prompt from FILE; PROMPT follows it"),
-        Row("-t, --preset NAME", "Settings of that name in your config.toml", check=use_preset, eager=True),
+        Row("-t, --preset NAME", "Settings of that name in your config.toml"),
         Row("-s, --system TEXT", "System message", "SYSTEM"),
         Row("--think HOW", "How hard to think: on, off, low, medium, high", "THINK", names=THINK_WORDS),
         Row("-n, --max-tokens N", "Longest answer in tokens", "MAX_TOKENS", low=1),

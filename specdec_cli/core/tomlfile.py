@@ -38,7 +38,8 @@ def read_toml(path: Path) -> TomlFile:
         text = decode_text(path.read_bytes())
         return TomlFile(path, text, tomllib.loads(text))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "correct or remove that file") from error
+        told = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path} cannot be read: {told}", "correct or remove that file") from error
     except RecursionError as error:
         raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
     except ValueError as error:  # a number of thousands of digits, too
