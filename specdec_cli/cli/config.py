@@ -112,7 +112,7 @@ def use_config(context: typer.Context) -> None:
     commands = cast(TyperGroup, context.command).commands
     context.default_map = {name: {key: own[key] for key in own if is_setting(name, key)} for name in commands}
     for option in (option for command in commands.values() for option in command.params if option.name == "preset"):
-        option.is_eager, option.callback = True, lambda line, _, name: apply_preset(line, name)
+        option.is_eager, option.callback = True, lambda line, _, name: apply_preset(cast(typer.Context, line), name)
 
 
 def apply_preset(context: typer.Context, name: str | None) -> str | None:
@@ -121,7 +121,7 @@ def apply_preset(context: typer.Context, name: str | None) -> str | None:
         return None
     presets = read_settings().values.get(PRESETS, {})
     if name not in presets:
-        hint = nearest(name, presets, f"specdec config set {PRESETS}.NAME.KEY VALUE begins one")
+        hint = nearest(name, presets, f"specdec config set {PRESETS}.NAME.SETTING VALUE begins one")
         raise UsageError(f"there is no preset {name}", hint)
     context.obj = presets[name]
     for option in context.command.params:
@@ -155,7 +155,7 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
     from specdec_cli.pairs.catalog import registry
     from specdec_cli.ui.display import print_columns
 
-    root, config, known = context.find_root(), read_settings(), registry()
+    root, config, known = cast(typer.Context, context.find_root()), read_settings(), registry()
     use_config(root)
     presets = config.values.get(PRESETS, {})
     found: dict[str, tuple[Any, str, Any]] = {}
@@ -164,15 +164,15 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
         apply_preset(alone, preset)
         for option in command.params:
             if option.name not in found and is_setting(name, option.name):
-                value, source = option.consume_value(alone, {})
-                found[option.name] = value, source.name, option.envvar
+                value, said_by = option.consume_value(alone, {})
+                found[option.name] = value, said_by.name, option.envvar
     chosen = found[PAIR][0] or known.default_pair
     pair = known.pairs.get(chosen) if chosen else None
     rows = [("file", str(config.path), "" if config.text else "not there yet")]
     for key, row in SETTINGS.items():
         value, source, variable = found[key]
         if source == "ENVIRONMENT":
-            source = variable
+            source = str(variable)
         elif source == "DEFAULT_MAP":
             table = (PRESETS, preset) if preset and key in presets[preset] else ()
             source = Path(config.place(*table, key)).name
@@ -214,15 +214,15 @@ def edit() -> None:
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # `-0.5` is a value
 @grouped
-def set_(*, key: str, value: list[str] | None = None) -> None:
-    """Set KEY to VALUE, or take KEY out.
+def set_(*, setting: str, value: list[str] | None = None) -> None:
+    """Set a setting, or take it out.
 
-    KEY is a setting, or presets.NAME.KEY. The file's other lines stay.
+    The file's other lines stay.
     """
-    file, (table, _, last) = config_file(), key.rpartition(".")
+    file, (table, _, last) = config_file(), setting.rpartition(".")
     first, _, preset = table.partition(".")
     if table and not (first == PRESETS and preset):
-        raise UsageError(f"unknown key {key}", f"of a preset: specdec config set {PRESETS}.NAME.KEY VALUE")
+        raise UsageError(f"unknown key {setting}", f"of a preset: specdec config set {PRESETS}.NAME.SETTING VALUE")
     path = (*((PRESETS, preset) if table else ()), last.replace("-", "_"))
     text = " ".join(value or ())
     given: Any = text if value else None
@@ -243,4 +243,4 @@ def set_(*, key: str, value: list[str] | None = None) -> None:
         set_default(file, user_file(), given)
     else:
         write_config(file, path, given)
-    notify(f"{key} is {shown(text)}: {file}" if value else f"{key} is not set any more: {file}", plain=False)
+    notify(f"{setting} is {shown(text) if value else 'not set any more'}: {file}", plain=False)

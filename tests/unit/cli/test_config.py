@@ -171,7 +171,7 @@ def of_models_toml(k):
 SOURCES = ["flag", "preset", "variable", "config", "models.toml", "packaged"]
 
 
-@pytest.mark.parametrize(("upper", "lower"), pairwise(SOURCES))
+@pytest.mark.parametrize(("upper", "lower"), [*pairwise(SOURCES)])
 def test_each_source_stands_above_the_next(specdec, monkeypatch, upper, lower):
     """K of a reply; where a source is at work, all below it are, too. The demo pair is packaged with a K of 2."""
     values, line = {name: 10 - at for at, name in enumerate(SOURCES)} | {"packaged": 2}, ["run", "-p", "demo"]
@@ -243,7 +243,7 @@ def test_models_on_the_line_hide_a_presets_pair(specdec, tiny_pair):
 
 
 def test_an_unknown_preset_gets_the_nearest(specdec):
-    hint = "specdec config set presets.NAME.KEY VALUE begins one"
+    hint = "specdec config set presets.NAME.SETTING VALUE begins one"
     assert specdec.refused("run", "-t", "reviewer", "hi") == (2, "there is no preset reviewer", hint)
     specdec.config.write_text(REVIEWER)
     assert specdec.refused("chat", "--preset", "review")[2] == "did you mean reviewer?"
@@ -296,7 +296,7 @@ def test_set_changes_its_line_and_no_other(specdec, words, old, new):
         (["max_tokens", "many"], 2, 'max_tokens "many" is not a whole', "for example: specdec config set max_tokens 4"),
         (["plain", "maybe"], 2, 'plain "maybe" is not true or false', "for example: specdec config set plain true"),
         (["max_token", "4"], 2, "unknown key max_token", "did you mean max_tokens?"),
-        (["profile.a.k", "4"], 2, "unknown key profile.a.k", "of a preset: specdec config set presets.NAME.KEY VALUE"),
+        (["other.a.k", "4"], 2, "unknown key other.a.k", "of a preset: specdec config set presets.NAME.SETTING"),
         (["temp"], 2, "temp is not set in", "specdec config show lists what is"),
         (["pair", "dmeo"], 3, "no pair named dmeo", "did you mean demo"),
     ],
