@@ -145,6 +145,7 @@ def specdec_output(arguments: Sequence[str], seconds: float) -> tuple[str, str]:
     Raises: RuntimeError with the first line of its stderr if it fails.
     """
     ours = {name: value for name, value in os.environ.items() if name == "SPECDEC_MODELS" or name[:8] != "SPECDEC_"}
+    ours["SPECDEC_CONFIG"] = os.devnull
     command = [sys.executable, "-m", "specdec_cli", *arguments]
     streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "encoding": "utf-8"}
     try:

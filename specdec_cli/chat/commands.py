@@ -19,8 +19,8 @@ from specdec_cli.core.format import count, percent, speed
 from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
 from specdec_cli.core.request import Constraint, ShapeKind, flag, one_name
 from specdec_cli.core.stats import ChatStats
+from specdec_cli.core.template import THINK_WORDS, TemplateValues
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
-from specdec_cli.models.template import THINK_WORDS, TemplateValues
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import PairSpec

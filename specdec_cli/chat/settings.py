@@ -9,7 +9,7 @@ from typing import Any
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import rule_names
 from specdec_cli.core.request import BOUNDS, Request, effective, flag, off, one_name, parse_k, within
-from specdec_cli.models.template import NO_VALUES, TemplateValues
+from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}

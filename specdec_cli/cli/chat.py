@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TextIO, cast
 import typer
 
 from specdec_cli.cli.command import grouped, notify
+from specdec_cli.cli.config import is_on_the_line
 from specdec_cli.cli.habits import name_first
 from specdec_cli.cli.load import (
     AnswerSettings,
@@ -51,9 +52,11 @@ printf 'Hi\nAnd then?\n' | specdec chat -q"""
 @grouped
 def chat(
     *,
+    context: typer.Context,
     model: str | None = None,
     prompt: str | None = None,
     last: bool = False,
+    preset: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions = ANSWER,
     shape: ShapeOptions,
@@ -66,13 +69,16 @@ def chat(
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
     """Talk over many turns; both models keep what they have read."""
-    models, prompt = name_first(models, model, prompt)
+    models, prompt = name_first(context, models, model, prompt)
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")
     from specdec_cli.chat.kept import Keeper
 
     kept = kept_file(last, resume, display)
-    transcript = open_transcript(kept or resume, save, answer.system)
+    # A conversation keeps its own system message, unless this line has another.
+    begun = kept or resume
+    system = answer.system if begun is None or is_on_the_line(context, "system") else None
+    transcript = open_transcript(begun, save, system)
     saved_to = save or (resume if kept is None else None)
     keeper = None if saved_to or no_keep else Keeper(kept, transcript.id, display.notices)
     asked, overflow = AnswerSettings.read(answer, sampling, shape), cast(Overflow, on_overflow)

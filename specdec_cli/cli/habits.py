@@ -5,16 +5,18 @@ A word or an option that becomes specdec's own leaves its table.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
 
+import typer
+
+from specdec_cli.cli.config import is_on_the_line
 from specdec_cli.cli.load import forbid_network
 from specdec_cli.cli.options import ModelOptions
-from specdec_cli.cli.table import pair_names, row_of
+from specdec_cli.cli.table import pair_names
 from specdec_cli.core.errors import SpecdecError, UsageError
 
 # fmt: off
@@ -26,7 +28,6 @@ LEAVE, CONTEXT = "leave it out: mlx decides that itself", "--max-context N"
 COMMANDS: Mapping[str, str] = {
     "-v": "--version", "version": "--version", "ls": "pairs", "list": "pairs", "models": "pairs", "show": "check",
     "get": "pull", "generate": "run",
-    "config": "specdec help environment lists the defaults that you can set",
     "convert": "mlx_lm.convert writes a folder; then specdec check FOLDER",
     "cp": "specdec pairs add NAME --target ID --draft ID",
     "create": "specdec pairs add NAME --target ID --draft ID",
@@ -45,7 +46,7 @@ OPTIONS: Mapping[str, str] = {
     "--ctx-size": CONTEXT, "--context-length": CONTEXT, "--max-kv-size": CONTEXT,
     "-md": "--draft ID", "--draft-model": "--draft ID", "--draft-max": "-k N", "--k": "-k N", "-hf": "-p ID",
     "-ngl": LEAVE, "--gpu": LEAVE, "--threads": LEAVE, "--keepalive": KEPT, "--ttl": KEPT,
-    "-t": "--temp T sets the temperature; of threads mlx decides itself", "--temperature": "--temp T",
+    "--temperature": "--temp T",
     "-sys": "-s TEXT", "--system-prompt": "-s TEXT", "--format": "--schema FILE", "--json-schema": "--schema FILE",
     "--repeat-penalty": "--repetition-penalty X", "--ignore-chat-template": "--raw", "-cnv": "specdec chat -p NAME",
     "--adapter-path": "--adapter FOLDER",
@@ -77,20 +78,21 @@ def translate(arguments: list[str]) -> list[str]:
     return [new for word in words for new in (("--drafter", "none") if word == "--no-draft" else (word,))] + rest
 
 
-def name_first(models: ModelOptions, first: str | None, prompt: str | None) -> tuple[ModelOptions, str | None]:
+def name_first(
+    context: typer.Context, models: ModelOptions, first: str | None, prompt: str | None
+) -> tuple[ModelOptions, str | None]:
     """`specdec run MODEL 'prompt'`: the models with that one, and the prompt, which an only argument may be as well.
 
     Raises: UsageError for two arguments of which the first names no model, or is a second one.
     """
     forbid_network(models.offline)  # before the look for models imports what obeys it
-    usual = [os.environ.get(str(row_of("", name).variable)) or None for name in ("pair", "target")]
-    named = [models.pair, models.target] != usual
+    named = is_on_the_line(context, "pair") or is_on_the_line(context, "target")
     if first is None or (prompt is None and (named or not names_a_model(first, ALONE))):
         return models, first
     if named or not names_a_model(first, BEFORE):
         hint = "put quotes around a prompt of several words; name a model once, first or after -p"
         raise UsageError(f"{first} is followed by another argument, {prompt}", hint)
-    return replace(models, pair=first), prompt
+    return replace(models, pair=first, target=None), prompt
 
 
 def names_a_model(word: str, ids: re.Pattern[str]) -> bool:

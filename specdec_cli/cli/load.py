@@ -14,7 +14,7 @@ from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, Sa
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import HEAD, NONE, K, drafter_at
 from specdec_cli.core.request import Request, parse_draft_context, parse_k
-from specdec_cli.models.template import TemplateValues
+from specdec_cli.core.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:

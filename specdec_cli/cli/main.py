@@ -10,14 +10,31 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext, suppress
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from specdec_cli.cli import audit, bench, chat, chats, demo, doctor, help, pairs, race, replay, run, serve, servers
+from specdec_cli.cli import (
+    audit,
+    bench,
+    chat,
+    chats,
+    config,
+    demo,
+    doctor,
+    help,
+    pairs,
+    race,
+    replay,
+    run,
+    serve,
+    servers,
+)
 from specdec_cli.cli.command import choose, notify
+from specdec_cli.cli.config import TYPES, use_config
 from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
@@ -32,6 +49,7 @@ PANELS = {
     "Talk": ("run", "chat", "chats", "serve", "ps", "stop", "race", "demo"),
     "Measure": ("bench", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
+    "Settings": ("config",),
     "Help": ("help",),
 }
 
@@ -57,7 +75,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, chats, serve, servers, race, demo, bench, audit, replay, doctor, pairs, help):
+for module in (run, chat, chats, serve, servers, race, demo, bench, audit, replay, doctor, pairs, config, help):
     app.add_typer(module.app)
 
 
@@ -69,9 +87,13 @@ def version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
-    """The empty callback that carries --version."""
+    """Carries --version, and gives the config to all commands but those that help to mend it."""
+    if context.invoked_subcommand not in ("config", "help"):
+        with suppress(UsageError) if {"-h", "--help"} & set(sys.argv) else nullcontext():
+            use_config(context)
 
 
 # With --json these write events, of which the last one is an error that ended them.
@@ -107,21 +129,19 @@ def usage_error(error: TyperException) -> UsageError:
     return UsageError(" ".join(message.split()), hint)
 
 
-# What a value of each type is, by the beginning of pydantic's name for the error, and one where there is no default.
-TYPES = {"int": ("a whole number", 4), "float": ("a number", 0.5), "bool": ("a yes or no", "1")}
-
-
 def _wrong_value(parameter: Any, value: str, kind: str, arguments: list[str]) -> UsageError:
     """The complaint of a value that is not of its option's type, with the option as it was typed."""
     spelled = [name for name in parameter.opts if any(a == name or a.startswith(f"{name}=") for a in arguments)]
     option = [*spelled, *sorted(parameter.opts, key=len)][0]
-    what, usual = TYPES.get(kind.partition("_")[0], ("possible", ""))
+    what, usual = TYPES.get(kind.partition("_")[0], ("possible", ""))  # pydantic's name of the error begins with it
     default = parameter.default if isinstance(parameter.default, int | float) else usual
     return UsageError(f"{option} {value} is not {what}", f"for example: {option} {default}")
 
 
 # Variables that are no option's default.
-OTHERS = frozenset(f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "DEBUG", "MODELS", "MODEL_FOLDERS", "WIRE"))
+OTHERS = frozenset(
+    f"{PREFIX}{name}" for name in ("API_KEY", "BLAS", "CONFIG", "DEBUG", "MODELS", "MODEL_FOLDERS", "WIRE")
+)
 
 
 def warn_of_variables(known: Iterable[str]) -> None:

@@ -19,6 +19,7 @@ from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
+from specdec_cli.system.config import config_file
 from specdec_cli.system.machine import physical_bytes
 
 app = typer.Typer()
@@ -62,7 +63,7 @@ def pairs(
     else:
         print_pairs(sys.stdout, rows, physical_bytes(), every)
     unread = [folder for folder in hub.model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
-    say(*(f"{folder}, a folder of SPECDEC_MODEL_FOLDERS, is not there or cannot be read" for folder in unread))
+    say(*(f"{folder}, one of your model folders, is not there or cannot be read" for folder in unread))
     damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
     say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))
     if damaged:
@@ -140,12 +141,13 @@ def use(*, name: str, yes: bool = False, force: bool = False) -> None:
 
     One that is not here is pulled first, if you agree.
     """
-    from specdec_cli.pairs import catalog, registry
+    from specdec_cli.pairs import registry
 
-    pair = catalog.registry().find(name)
+    # Whatever the default pair is now: an unknown one can be replaced.
+    pair = registry.load_registry(registry.packaged_file(), registry.user_file()).find(name)
     if not force:
         _bring(pair, yes)
-    registry.set_default(registry.user_file(), name)
+    registry.set_default(config_file(), registry.user_file(), name)
     say(f"{name} is now the default pair")
 
 
@@ -191,7 +193,7 @@ def remove(*, name: str, yes: bool = False) -> None:
     packaged = registry.read_registry(registry.packaged_file(), "packaged").pairs.get(name)
     was_default = known.default_pair == name and packaged is None
     if was_default:
-        registry.set_default(file, None)  # first: a default pair without an entry would be an error
+        registry.set_default(config_file(), file, None)  # first: a default pair without an entry would be an error
     registry.remove_pair(file, name)
     say(f"{name} was removed from {file}; no model was deleted")
     if packaged is not None:

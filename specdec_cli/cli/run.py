@@ -46,9 +46,11 @@ cat notes.txt | specdec run --raw -n 64 --json"""
 @grouped
 def run(
     *,
+    context: typer.Context,
     model: str | None = None,
     prompt: str | None = None,
     file: Path | None = None,
+    preset: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions,
     shape: ShapeOptions,
@@ -63,7 +65,7 @@ def run(
 
     The panel and the summary are on stderr. Without a prompt, on a terminal, it is `specdec chat`.
     """
-    models, prompt = name_first(models, model, prompt)
+    models, prompt = name_first(context, models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
         from specdec_cli.chat.kept import Keeper

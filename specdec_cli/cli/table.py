@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, rule_names
 from specdec_cli.core.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
-from specdec_cli.models.template import THINK_WORDS
+from specdec_cli.core.template import THINK_WORDS
 from specdec_cli.serve.clients import CLIENTS, KEY
 from specdec_cli.session.conversation import OVERFLOWS
 
@@ -97,17 +97,28 @@ class Row:
         """The variable that sets its default, if any."""
         return PREFIX + self.env if self.env else None
 
+    @property
+    def metavar(self) -> str:
+        """What stands for its value, empty of a switch."""
+        return " ".join(word for word in self.spelled.split() if not word.startswith("-"))
+
+    @property
+    def checks(self) -> Callable[..., Any] | None:
+        """What refuses a wrong value."""
+        if self.low is not None:
+            return within(self.flags[0], self.low, self.high)
+        if not self.names:
+            return self.check
+        known = one_name(self.flags[0], self.names)
+        return lambda value: value if value is None else known(value)
+
     def parameter(self, **more: Any) -> Any:
         """What Typer reads beside the type."""
-        check, complete, flags = self.check, self.complete, self.flags
-        if self.low is not None:
-            check = within(flags[0], self.low, self.high)
-        if self.names:
-            known, complete = one_name(flags[0], self.names), complete_from(self.names)
-            check = lambda value: value if value is None else known(value)  # noqa: E731
-        metavar = " ".join(word for word in self.spelled.split() if not word.startswith("-")) or None
-        more = {"help": self.help, "metavar": metavar, "callback": check, "autocompletion": complete, **more}
-        return typer.Option(*flags, envvar=self.variable, **more) if flags else typer.Argument(**more)
+        complete = complete_from(self.names) if self.names else self.complete
+        more = {"callback": self.checks, "autocompletion": complete, "metavar": self.metavar or None, **more}
+        if not self.flags:
+            return typer.Argument(help=self.help, **more)
+        return typer.Option(*self.flags, help=self.help, envvar=self.variable, **more)
 
 
 # fmt: off
@@ -127,11 +138,14 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("TOPIC", "A document, or a command", complete=topics),
         Row("SERVER", "Its pid, port or pair; else the only one"),
         Row("N", "A chat's number, as specdec chats lists it", name="number"),
+        Row("SETTING", "A setting's name, or presets.NAME.SETTING"),
+        Row("VALUE", "Its value; without one, it is taken out"),
     ),
     "Options": (
         Row("-f, --file FILE", "Read a prompt from FILE; PROMPT follows it"),
         Row("-c, --continue", "Continue the chat that was kept last", name="last"),
-        Row("-s, --system TEXT", "System message"),
+        Row("-t, --preset NAME", "Settings of that name in your config.toml", rare=True),
+        Row("-s, --system TEXT", "System message", "SYSTEM"),
         Row("--think HOW", "How hard to think: on, off, low, medium, high", "THINK", names=THINK_WORDS),
         Row("-n, --max-tokens N", "Longest answer in tokens", "MAX_TOKENS", low=1),
         Row("-n, --max-tokens N", "Longest answer in tokens", default="128, fewer where the budget demands", low=8,
@@ -157,6 +171,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("-a, --all", "End every server", name="every", of="stop"),
         Row("--search WORDS", "List only those that contain all these words"),
         Row("--all", "Delete every kept chat", of="delete", name="every"),
+        Row("-a, --all", "List also what is at its default", of="show", name="every"),
         Row("--verify", "Compare every file's checksum with the Hub's"),
         Row("--print-config CLIENT", "Print a client's settings, and end", more=f"One of {', '.join(CLIENTS)}.",
             names=tuple(CLIENTS), name="config"),
@@ -243,7 +258,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--grammar FILE", "The answer is of this grammar", more="In llguidance's Lark."),
     ),
     "Display": (
-        Row("--panel/--no-panel", "Show or hide the live panel", default="where stderr is a terminal"),
+        Row("--panel/--no-panel", "Show or hide the live panel", "PANEL", default="where stderr is a terminal"),
         Row("--panel-size full|small", "The whole panel, or one line", "PANEL_SIZE", rare=True, names=PANEL_SIZES),
         Row("--colour-answer/--no-colour-answer", "Show by colour who wrote a token", "COLOUR_ANSWER",
             "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber.",
@@ -284,10 +299,19 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
 # fmt: on
 ROWS = {f"{command}.{row.name}": row for rows in TABLE.values() for row in rows for command in row.of.split() or [""]}
 
+# What the config may set: options with a variable. Those that name models are a pair's (`pairs add`).
+OF_A_PAIR = ("target", "draft", "head_from")
+SETTINGS = {row.name: row for row in ROWS.values() if row.variable and not row.of and row.name not in OF_A_PAIR}
+
 
 def row_of(command: str, parameter: str) -> Row:
     """What the table says of a command's parameter."""
     return ROWS.get(f"{command}.{parameter}") or ROWS[f".{parameter}"]
+
+
+def is_setting(command: str, parameter: str) -> bool:
+    """Whether the config may set this parameter of the command."""
+    return parameter in SETTINGS and row_of(command, parameter).variable is not None
 
 
 def variables() -> dict[str, set[str]]:

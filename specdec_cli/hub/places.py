@@ -20,6 +20,7 @@ from specdec_cli.core.format import count
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import cached_folder
+from specdec_cli.system import config
 
 SHIPPED = "specdec:"
 PACKAGE = Path(__file__).parents[1]
@@ -141,9 +142,14 @@ def _other_caches() -> Iterator[Path]:
             yield folder
 
 
-def model_folders(named: str | None = None) -> list[Path]:
-    """The folders that the user names: `named`, else SPECDEC_MODEL_FOLDERS, separated as in PATH."""
-    text = os.environ.get("SPECDEC_MODEL_FOLDERS", "") if named is None else named
+def model_folders() -> list[Path]:
+    """The folders that the user names: SPECDEC_MODEL_FOLDERS, separated as in PATH, else those of config.toml.
+
+    Raises: UsageError for a wrong config.toml.
+    """
+    text = os.environ.get("SPECDEC_MODEL_FOLDERS")
+    if text is None:
+        return list(config.model_folders())
     return [_expanded(part) for part in text.split(os.pathsep) if part.strip()]
 
 

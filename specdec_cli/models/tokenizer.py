@@ -14,9 +14,9 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
+from specdec_cli.core.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.call_forms import CallForm, ends_of, form_of
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
-from specdec_cli.models.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
 from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined

@@ -19,6 +19,7 @@ from specdec_cli.core.kinds import HEAD
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.pairs.pair import Pair, PairRow, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+from specdec_cli.system.config import config_file
 from specdec_cli.system.machine import physical_bytes
 
 # "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
@@ -47,7 +48,7 @@ def registry() -> Registry:
 
     A commit in the packaged file says what a pull brings: a copy that another program keeps is taken without one.
     """
-    known = load_registry(packaged_file(), user_file())
+    known = load_registry(packaged_file(), user_file(), config_file())
     return replace(known, pairs={name: _as_kept(pair) for name, pair in known.pairs.items()})
 
 

@@ -176,10 +176,11 @@ class PairRow:
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """All known pairs by name, the user's over the packaged ones, and the name of the default pair."""
+    """All known pairs by name, the user's over the packaged ones, and the default pair with the `file:line` of it."""
 
     pairs: Mapping[str, Pair]
     default_pair: str | None
+    default_place: str = ""
 
     def find(self, name: str) -> Pair:
         """Raises: NotAvailable with the nearest names."""

@@ -22,6 +22,7 @@ from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.verdict import PairVerdict
+from specdec_cli.system.config import config_file
 from specdec_cli.system.machine import awake
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -140,7 +141,7 @@ def _remember(pair: Pair, screen: PullDisplay) -> None:
         screen.line(f"here, but {pair.name} already names another pair: {command}")
         return
     if known.default_pair is None and pair.name != DEMO:
-        models_toml.set_default(user_file(), pair.name)
+        models_toml.set_default(config_file(), user_file(), pair.name)
         screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
     elif known.default_pair == pair.name:
         screen.line(f"{pair.name} is here, and is the default pair: specdec run 'your prompt'")

@@ -1,15 +1,14 @@
 """models.toml, read into a Registry and edited. An unknown key is an error with file, line and the nearest key.
 
-An edit keeps comments and order; the file is replaced whole or not at all.
+The default pair is the config's `pair`. An earlier version kept it in models.toml; there it counts where the config has
+none, until the next one is set.
 """
 
 from __future__ import annotations
 
 import os
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,19 +16,19 @@ from typing import Annotated, Any, Literal
 import platformdirs
 import tomlkit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-from tomlkit.exceptions import TOMLKitError
 
-from specdec_cli.core.errors import SpecdecError, UsageError
-from specdec_cli.core.jsonfile import locked, replace_text
+from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DRAFTERS, HEAD
 from specdec_cli.core.request import DRAFT_CONTEXT, LEAST_DRAFT_CONTEXT, MAX_K
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.tomlfile import TomlFile, edit_toml, read_toml
 from specdec_cli.pairs.pair import Pair, Registry, nearest
+from specdec_cli.system.config import PAIR, read_config, write_config
 
 EXAMPLES = {
     "target": 'such as: target = "mlx-community/Qwen3-8B-4bit"',
     "schema_version": "add: schema_version = 1",
 }
+NEW = "# Your pairs; they replace packaged ones of the same name.\nschema_version = 1\n"
 DIGEST, DATED = re.compile(r"[0-9a-f]{40}"), re.compile(r".*\S, \d{4}-\d\d-\d\d")
 
 
@@ -96,61 +95,53 @@ def user_file() -> Path:
     return Path(named) if named else platformdirs.user_config_path("specdec") / "models.toml"
 
 
-def load_registry(packaged: Path, users: Path) -> Registry:
+def load_registry(packaged: Path, users: Path, config: Path | None = None) -> Registry:
     """Both files, the user's entries replacing packaged ones of the same name; the user's file may be absent.
 
-    Raises: UsageError for a file that cannot be understood.
+    The default pair is that of `config`, where it has one. Raises: UsageError for a file that cannot be understood.
     """
     ours = read_registry(packaged, "packaged")
-    if not users.is_file():
-        return ours
-    theirs = read_registry(users, "yours")
-    registry = Registry({**ours.pairs, **theirs.pairs}, theirs.default_pair or ours.default_pair)
-    default = registry.default_pair
-    if default is not None and default not in registry.pairs:
-        line = _line_of(decode_text(users.read_bytes()), ["default_pair"])
-        raise UsageError(
-            f"{users}:{line}: default_pair is {default}, and no pair has that name", nearest(default, registry.pairs)
-        )
-    return registry
+    theirs = read_registry(users, "yours") if users.is_file() else Registry({}, None)
+    pairs, named = {**ours.pairs, **theirs.pairs}, theirs if theirs.default_pair is not None else ours
+    default, place = named.default_pair, named.default_place
+    chosen = read_config(config) if config else None
+    if chosen and PAIR in chosen.values:
+        default, place = chosen.values[PAIR], chosen.place(PAIR)
+    if default is not None and not (isinstance(default, str) and default in pairs):
+        message = f"{place}: the default pair is {default}, and no pair has that name"
+        raise UsageError(message, nearest(str(default), pairs))
+    return Registry(pairs, default, place)
 
 
 def read_registry(path: Path, source: str) -> Registry:
     """One models.toml. Raises: UsageError with file, line and the nearest known key."""
+    file = read_toml(path)
     try:
-        text = decode_text(path.read_bytes())
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "correct or remove that file") from error
-    try:
-        parsed = _File.model_validate(tomllib.loads(text))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
+        parsed = _File.model_validate(file.values)
     except ValidationError as error:
-        raise _explain(path, text, error) from error
+        raise _explain(file, error) from error
     pairs = {}
     for name, entry in parsed.pairs.items():
         values = entry.model_dump(exclude={"measured", "head_from", "source"})
         if entry.draft is not None and entry.head_from is not None:
             raise UsageError(
-                f"{path}:{_line_of(text, ['pairs', name, 'head_from'])}: pair {name} has draft {entry.draft} and "
+                f"{file.place('pairs', name, 'head_from')}: pair {name} has draft {entry.draft} and "
                 f"head_from {entry.head_from}, which both name a draft",
                 "keep one of the two",
             )
         if entry.head_from is not None:
             values["draft"] = HEAD + entry.head_from
         pairs[name] = Pair(name=name, source=source, evidence=entry.source, **values)
-    return Registry(pairs, parsed.default_pair)
+    return Registry(pairs, parsed.default_pair, file.place("default_pair"))
 
 
-def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
+def _explain(file: TomlFile, error: ValidationError) -> UsageError:
     """The first error as file:line, both values and the nearest key."""
     first = error.errors()[0]
     location = [str(part) for part in first["loc"]]
     if location[:1] == ["pairs"]:
         location = location[:4] if location[2:3] == ["measured"] else location[:3]  # after it pydantic names types
-    place, key = f"{path}:{_line_of(text, location)}", ".".join(location)
+    path, place, key = file.path, file.place(*location), ".".join(location)
     known = _Entry.model_fields if len(location) > 2 else _File.model_fields
     if first["type"] == "extra_forbidden":
         return UsageError(f"{place}: unknown key {location[-1]}", nearest(location[-1], known))
@@ -164,36 +155,22 @@ def _explain(path: Path, text: str, error: ValidationError) -> UsageError:
     return UsageError(f"{place}: {key} is {first['input']!r}: {reason}", f"correct that line in {path}")
 
 
-def _line_of(text: str, location: list[str]) -> int:
-    """1-based line of a key, or of the innermost of its tables that has a line; 1 if none has."""
-    whole, table, best, found = ".".join(location), "", 0, 1
-    for number, line in enumerate(text.splitlines(), 1):
-        words = re.sub(r"[\s'\"]", "", line.partition("#")[0])
-        if words.startswith("["):
-            path = table = words.strip("[]")
-        else:
-            path = f"{table}.{words.partition('=')[0]}".lstrip(".")
-        if best < len(path) and f"{whole}.".startswith(f"{path}."):
-            best, found = len(path), number
-    return found
-
-
 # Keys that describe these two models, and not the ones that replace them.
 OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "source", "verified", "measured")
 
 
-def set_default(path: Path, name: str | None) -> None:
-    """Makes `name` the default pair; None: the file names none."""
-    with _editing(path) as document:
-        if name is not None:
-            document["default_pair"] = name
-        else:
-            document.pop("default_pair", None)
+def set_default(config: Path, users: Path, name: str | None) -> None:
+    """Makes `name` the default pair, in the config alone; None: there is none."""
+    if name is not None or PAIR in read_config(config).values:
+        write_config(config, (PAIR,), name)
+    if users.is_file() and "default_pair" in read_toml(users).values:
+        with edit_toml(users, NEW) as document:
+            del document["default_pair"]
 
 
 def add_pair(path: Path, pair: Pair) -> None:
     """Adds or replaces one pair; other keys of its table stay. A new table has all that is known of `pair`."""
-    with _editing(path) as document:
+    with edit_toml(path, NEW) as document:
         table = _table(document, pair)
         values: dict[str, Any] = {"target": pair.target, **_drafting(pair), "k": pair.k}
         values |= {"target_revision": pair.target_revision, "draft_revision": pair.draft_revision}
@@ -208,7 +185,7 @@ def add_pair(path: Path, pair: Pair) -> None:
 
 def remove_pair(path: Path, name: str) -> None:
     """Takes the entry out; the default pair, if it is this one, stays for the caller to change."""
-    with _editing(path) as document:
+    with edit_toml(path, NEW) as document:
         pairs = document["pairs"]
         del pairs[name]
         if not pairs:
@@ -221,7 +198,7 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
     It takes the place of an older one of that chip. A packaged pair is first copied into the user's file, since an
     entry there replaces the packaged one whole.
     """
-    with _editing(path) as document:
+    with edit_toml(path, NEW) as document:
         table = _table(document, pair)
         table["k"] = k
         table.update({key: measured[key] for key in ("drafter", "draft_context") if measured.get(key) is not None})
@@ -232,26 +209,6 @@ def record_measured(path: Path, pair: Pair, k: int | Literal["auto"], measured: 
             inline.update({key: value for key, value in entry.items() if value is not None})
             entries.append(inline)
         table["measured"] = entries
-
-
-@contextmanager
-def _editing(path: Path) -> Iterator[tomlkit.TOMLDocument]:
-    """The document, written back on leaving. No other specdec reads it to change it meanwhile: none loses an entry.
-
-    Raises: UsageError for a file that is no TOML, SpecdecError where it cannot be locked or written.
-    """
-    real = path.resolve()  # people keep configuration files elsewhere and link to them
-    try:
-        with locked(real.parent):
-            document = _read(path)
-            yield document
-            replace_text(real, tomlkit.dumps(document))
-    except BlockingIOError as error:
-        raise SpecdecError(
-            f"{path} is being changed by another specdec", "wait for it, then run the same command again"
-        ) from error
-    except OSError as error:
-        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
 
 
 def _table(document: tomlkit.TOMLDocument, pair: Pair) -> tomlkit.items.Table:
@@ -276,17 +233,3 @@ def _drafting(pair: Pair) -> dict[str, str | None]:
     """What the file says of the pair's draft: a head out of a repository has a key of its own."""
     head = pair.draft is not None and pair.draft.startswith(HEAD)
     return {"draft": None if head else pair.draft, "head_from": str(pair.draft).removeprefix(HEAD) if head else None}
-
-
-def _read(path: Path) -> tomlkit.TOMLDocument:
-    if not path.is_file():
-        document = tomlkit.document()
-        document.add(tomlkit.comment("Your pairs; they replace packaged ones of the same name."))
-        document["schema_version"] = 1
-        return document
-    try:
-        return tomlkit.parse(decode_text(path.read_bytes()))
-    except (TOMLKitError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error

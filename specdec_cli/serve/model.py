@@ -10,8 +10,8 @@ from typing import Any
 
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Request
+from specdec_cli.core.template import TemplateValues
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.models.template import TemplateValues
 from specdec_cli.models.tokenizer import Between, Tokenizer, unwatched
 from specdec_cli.models.turns import Message
 from specdec_cli.pairs.check import Side

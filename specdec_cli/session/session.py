@@ -17,6 +17,7 @@ from specdec_cli.core.kinds import Drafting, drafting, effective_rule
 from specdec_cli.core.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.core.speedup import Meter
 from specdec_cli.core.stats import Stats
+from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.decode import decode
@@ -32,7 +33,6 @@ from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.models.bans import Bans
 from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
-from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall

@@ -9,7 +9,7 @@ from typing import Any
 from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.core.events import Finish, FinishReason, Round, RoundDone
 from specdec_cli.core.stats import Stats
-from specdec_cli.models.template import NO_VALUES, TemplateValues
+from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import Repetition, StopStrings
 from specdec_cli.models.tokenizer import Between, TextStream, Tokenizer, unwatched
 from specdec_cli.models.turns import Message

@@ -18,9 +18,9 @@ class Command:
     """(exit code, stdout, stderr) of a command line. No pipe, terminal or signal: those need a real process."""
 
     def __init__(self, home: Path, monkeypatch, capsys) -> None:
-        self.models = home / "models.toml"
+        self.models, self.config = home / "models.toml", home / "config.toml"
         self._monkeypatch, self._capsys = monkeypatch, capsys
-        own = {"HOME": home, "SPECDEC_MODELS": self.models}
+        own = {"HOME": home, "SPECDEC_MODELS": self.models, "SPECDEC_CONFIG": self.config}
         for name, value in {**own, "COLUMNS": "80", "MLX_ENABLE_TF32": os.environ["MLX_ENABLE_TF32"]}.items():
             monkeypatch.setenv(name, str(value))
 

@@ -63,6 +63,10 @@ class World:
     def models(self) -> Path:
         return self.root / "models.toml"
 
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
     def environment(self, **extra: str) -> dict[str, str]:
         kept = {key: os.environ[key] for key in ("PATH", "LANG", "LD_LIBRARY_PATH") if key in os.environ}
         here = {
@@ -70,6 +74,7 @@ class World:
             "HF_ENDPOINT": self.hub.url,
             "HF_HOME": str(self.root / "hf"),
             "SPECDEC_MODELS": str(self.models),
+            "SPECDEC_CONFIG": str(self.config),
             "XDG_CACHE_HOME": str(self.root / "cache"),
             "COLUMNS": "80",
             "HF_HUB_DISABLE_XET": "1",

@@ -18,8 +18,8 @@ from typing import Any
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
 from specdec_cli.core.request import Request
+from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.models.call_forms import END, CallForm, Piece
-from specdec_cli.models.template import NO_VALUES, TemplateValues
 from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall

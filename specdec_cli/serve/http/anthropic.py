@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, FailFast, Tag
 
-from specdec_cli.models.template import TemplateValues
+from specdec_cli.core.template import TemplateValues
 from specdec_cli.models.turns import Message, joined
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta

@@ -14,8 +14,8 @@ from pydantic import FailFast, Field, Tag
 
 from specdec_cli.core.events import RoundDone, TokenLogprob, to_dict
 from specdec_cli.core.fates import Judged, TokenStream
+from specdec_cli.core.template import TemplateValues, Turn
 from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
-from specdec_cli.models.template import TemplateValues, Turn
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import reading

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, FailFast, Field
 
 from specdec_cli.core.format import parameters
 from specdec_cli.core.jsonfile import kind_of
+from specdec_cli.core.template import EFFORT, SWITCHES, TemplateValues
 from specdec_cli.models.fill import Fill, Gap
-from specdec_cli.models.template import EFFORT, SWITCHES, TemplateValues
 from specdec_cli.serve.http import reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
 from specdec_cli.serve.http.completions import ChatBody, ChatMessage, fill_in, messages_of

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Discriminator, FailFast, Field, Tag, field_validator, model_validator
 
 from specdec_cli.core.jsonfile import shown
-from specdec_cli.models.template import TemplateValues
+from specdec_cli.core.template import TemplateValues
 from specdec_cli.models.turns import Message
 from specdec_cli.serve.http import dialect, reading
 from specdec_cli.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -102,12 +103,12 @@ def test_a_process_says_what_it_wrote_and_ends_with_its_time(monkeypatch, tmp_pa
     with pytest.raises(RuntimeError, match=r"specdec run ended with 3: error: no pair named nosuch"):
         specdec_output(["run", "-p", "nosuch", "hello"], 60.0)
     program = tmp_path / "python"
-    program.write_text("#!/bin/sh\necho one $SPECDEC_K $SPECDEC_MODELS\nexec sleep 60\n")
+    program.write_text("#!/bin/sh\necho one $SPECDEC_K $SPECDEC_MODELS $SPECDEC_CONFIG\nexec sleep 60\n")
     program.chmod(0o755)
     monkeypatch.setattr(report.sys, "executable", str(program))
     monkeypatch.setenv("SPECDEC_K", "7")
     monkeypatch.setenv("SPECDEC_MODELS", "/models.toml")
-    assert specdec_output([], 0.5) == ("one /models.toml\n", "stopped after its 0 s")
+    assert specdec_output([], 0.5) == (f"one /models.toml {os.devnull}\n", "stopped after its 0 s")
 
 
 # The command

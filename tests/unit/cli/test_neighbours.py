@@ -100,7 +100,7 @@ def test_pull_downloads_and_rm_removes_nothing_of_another_program(specdec, model
 
 def test_a_folder_that_is_not_there_is_named(specdec, monkeypatch, tmp_path):
     monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(tmp_path / "gone"))
-    said = f"{tmp_path}/gone, a folder of SPECDEC_MODEL_FOLDERS, is not there or cannot be read\n"
+    said = f"{tmp_path}/gone, one of your model folders, is not there or cannot be read\n"
     assert specdec("pairs")[2] == said
 
 
@@ -183,7 +183,7 @@ REFUSED = {
         "run -m model-7b.gguf hi": "look for it at huggingface.co/mlx-community", "run -hf org/x hi": "-p ID",
         "chat -m org/x -p 'why is it blue'": "-p names a pair; a prompt needs no option",
         "run -m org/x -ngl 99 hi": "leave it out",
-        "run -m org/x -t 8 hi": "--temp T sets the temperature", "run -m org/x -md org/y hi": "--draft ID",
+        "run -m org/x -md org/y hi": "--draft ID",
         "run -m org/x --draft-max 8 hi": "-k N", "run -m org/x -sys be-kind hi": "-s TEXT",
         "run -m org/x -cnv": "specdec chat -p NAME",
     },

@@ -81,14 +81,14 @@ def test_a_person_may_get_the_recommended_pair_and_goes_on_with_it(home):
     screen.type("\n")
     code, text = screen.end()
     assert code == 0 and "tiny is here and is now the default pair" in text
-    assert 'default_pair = "tiny"' in home.models.read_text()
+    assert 'pair = "tiny"' in home.config.read_text()
     assert text.rindex("4 tokens in") > text.index("default pair")
 
 
 @pytest.mark.slow
 def test_a_pair_that_is_here_already_is_offered_without_the_network(home):
     assert home("pull", "tiny").code == 0
-    home.models.write_text(home.models.read_text().replace('default_pair = "tiny"\n', ""))
+    home.config.unlink()
     before = home.weight_bytes_sent()
     screen = asked(home, "run", "-n", "4", "hi")
     assert "On this machine: tiny" in screen.text()

@@ -14,7 +14,7 @@ import pytest
 from fakes.world import BIG, MODELS, SMALL
 from specdec_cli.cli.command import ask
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.pairs.registry import packaged_file, read_registry
+from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(
     assert err == f"saved pair mine ({specdec.models})\nit is not here yet: specdec pull mine\n"
     assert specdec("pairs", "use", "mine", "--force") == (0, "", "mine is now the default pair\n")
     assert specdec("pairs", "path") == (0, f"{specdec.models}\n", "")
-    mine = read_registry(specdec.models, "yours")
+    mine = load_registry(packaged_file(), specdec.models, specdec.config)
     assert (mine.default_pair, mine.pairs["mine"].draft, mine.pairs["mine"].k) == ("mine", "org/d", 0)
     assert specdec.models.read_text().startswith("# my own words\n")
     row = next(row for row in json.loads(specdec("pairs", "--json")[1]) if row["default"])

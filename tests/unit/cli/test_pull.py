@@ -13,7 +13,7 @@ import pytest
 
 from fakes.hub_server import Blob, Claimed
 from fakes.world import BIG, NOBODY, ODD, SMALL, finish, pulled_files, wait_for
-from specdec_cli.pairs.registry import read_registry
+from specdec_cli.pairs.registry import load_registry, packaged_file
 from specdec_cli.system.machine import physical_bytes
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_
     first_weights = next(i for i, call in enumerate(world.hub.calls()) if "safetensors" in call)
     small = [i for i, call in enumerate(world.hub.calls()) if call.endswith(("config.json", "tokenizer.json"))]
     assert max(small) < first_weights
-    assert 'default_pair = "tiny"' in world.models.read_text()
+    assert 'pair = "tiny"' in world.config.read_text()
     assert "# my own words, and they stay" in world.models.read_text()
 
 
@@ -71,7 +71,7 @@ def test_incompatible_tokenizers_are_refused_without_a_byte_of_weights(world):
     )
     assert hint == "use a draft of the target's own family, or decode without one: --drafter none"
     assert done.err.count("error:") == 1 and "refused" not in done.err
-    assert "default_pair" not in world.models.read_text()
+    assert not world.config.exists()
 
 
 def test_what_no_memory_holds_is_refused_before_the_weights_and_so_is_what_no_disk_holds(world):
@@ -121,7 +121,7 @@ def test_killed_in_the_middle_the_complete_model_is_kept_and_the_next_pull_ends_
     process.send_signal(signal.SIGKILL)
     process.wait()
     process.communicate()
-    assert "default_pair" not in world.models.read_text()
+    assert not world.config.exists()
     refused = world("run", "-p", "tiny", "-n", "2", "hi")
     assert (refused.code, refused.errors()[1]) == (3, "specdec pull tiny")
     world.hub.forget()
@@ -181,7 +181,7 @@ def test_on_a_terminal_the_question_comes_after_the_verdict_with_the_size(world,
 def test_pull_by_ids_remembers_the_pair_under_the_targets_name(world):
     world.models.write_text("schema_version = 1\n")
     assert world("pull", "--target", BIG, "--draft", SMALL).code == 0
-    mine = read_registry(world.models, "yours")
+    mine = load_registry(packaged_file(), world.models, world.config)
     assert (mine.default_pair, mine.pairs["big"].draft) == ("big", SMALL)
     world.hub.commit("else/big", {p.path: p.data for p in next(iter(world.hub.repos[ODD].values())).values()})
     other = world("pull", "--target", "else/big")

@@ -9,7 +9,7 @@ import specdec_cli
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, sentence_piece, write_tokenizer
 from fakes.tool_model import MARKS, THINK, TOOLS_TEMPLATE
 from specdec_cli.core.errors import UsageError
-from specdec_cli.models.template import TemplateValues
+from specdec_cli.core.template import TemplateValues
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.session.text import conversation_tokens
 

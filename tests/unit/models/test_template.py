@@ -4,7 +4,7 @@ import pytest
 
 from fakes.models import byte_tokenizer, write_tokenizer
 from specdec_cli.core.errors import UsageError
-from specdec_cli.models.template import TemplateValues, names_read
+from specdec_cli.core.template import TemplateValues, names_read
 from specdec_cli.models.tokenizer import Tokenizer
 
 TURNS = "{% for m in messages %}{{ '<|im_start|>' + m.role + m.content }}{% endfor %}"

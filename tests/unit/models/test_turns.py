@@ -10,7 +10,7 @@ import pytest
 
 from fakes.models import byte_tokenizer, write_tokenizer
 from specdec_cli.core.errors import UsageError
-from specdec_cli.models.template import TemplateValues
+from specdec_cli.core.template import TemplateValues
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import HEADING, acceptable
 

@@ -31,7 +31,7 @@ def test_the_users_pair_replaces_the_packaged_one_of_its_name_whole(files):
 
 def test_an_unknown_default_pair_is_named_with_its_line(files):
     error = complaint(files, 'schema_version = 1\n\ndefault_pair = "bb"\n')
-    assert error.message == f"{files[1]}:3: default_pair is bb, and no pair has that name"
+    assert error.message == f"{files[1]}:3: the default pair is bb, and no pair has that name"
     assert error.hint == "did you mean b?"
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, conten
     with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read|is nested too deeply"):
         load_registry(*files)
     with pytest.raises(UsageError, match=r"is not valid TOML|is nested too deeply"):
-        models_toml.set_default(files[1], "a")
+        models_toml.add_pair(files[1], Pair("a", "org/t", None))
     assert files[1].read_bytes() == content
 
 

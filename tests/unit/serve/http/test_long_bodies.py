@@ -8,7 +8,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import posted, serving, until
-from specdec_cli.models.template import NO_VALUES
+from specdec_cli.core.template import NO_VALUES
 from specdec_cli.models.tokenizer import Tokenizer, unwatched
 
 pytestmark = pytest.mark.slow

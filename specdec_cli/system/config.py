@@ -1,0 +1,66 @@
+"""The user's config.toml: where it is, and what other layers than the command line read of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.tomlfile import TomlFile, edit_toml, read_toml
+
+NEW = "# Your settings of specdec: specdec help environment\n"
+FOLDERS, PAIR = "model_folders", "pair"
+
+
+def config_file() -> Path:
+    """Where it is, or would be: SPECDEC_CONFIG, else the platform's configuration folder."""
+    named = os.environ.get("SPECDEC_CONFIG")
+    return Path(named) if named else platformdirs.user_config_path("specdec") / "config.toml"
+
+
+def read_config(path: Path | None = None) -> TomlFile:
+    """The file, empty where there is none. Raises: UsageError for what cannot be read, or is no TOML."""
+    path = path or config_file()
+    return read_toml(path) if os.path.lexists(path) else TomlFile(path, "", {})
+
+
+def write_config(file: Path, path: tuple[str, ...], value: Any) -> None:
+    """Put the key at the end of `path`, the tables before it; None takes it out. Raises: UsageError, SpecdecError."""
+    import tomlkit
+    from tomlkit.items import AoT, Table
+
+    with edit_toml(file, NEW) as document:
+        table: Any = document
+        for name in path[:-1]:
+            table = table.setdefault(name, tomlkit.table(is_super_table=table is document))
+            if not isinstance(table, dict):
+                raise UsageError(f"{name} in {file} is no table", "specdec config edit")
+        others = [item for key, item in document.body if key and not isinstance(item, Table | AoT)]
+        if value is None and path[-1] not in table:
+            raise UsageError(f"{'.'.join(path)} is not set in {file}", "specdec config show lists what is")
+        if value is None:
+            del table[path[-1]]
+        elif table is document and others and path[-1] not in table:
+            # After the last such line: tomlkit would put it between a comment and the table below it.
+            others[-1].trivia.trail = f"{others[-1].trivia.trail.rstrip()}\n{tomlkit.dumps({path[-1]: value})}"
+        else:
+            table[path[-1]] = value
+
+
+def model_folders(config: TomlFile | None = None) -> tuple[Path, ...]:
+    """The folders in which the user keeps models, in the order of the file; one may be gone, as with its disk.
+
+    Raises: UsageError for anything but whole paths.
+    """
+    config = config or read_config()
+    folders = config.values.get(FOLDERS, [])
+    texts = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)
+    # `Path.expanduser` raises for the home of a user that does not exist.
+    paths = tuple(Path(os.path.expanduser(folder)) for folder in folders) if texts else ()  # noqa: PTH111
+    if not texts or not all(path.is_absolute() for path in paths):
+        hint = f'for example: {FOLDERS} = ["~/models"]'
+        raise UsageError(f"{config.place(FOLDERS)}: {FOLDERS} is no list of whole paths", hint)
+    return paths
