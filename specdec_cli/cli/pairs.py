@@ -50,13 +50,15 @@ def pairs(
     if context.invoked_subcommand is not None:
         return
     from specdec_cli import hub
-    from specdec_cli.pairs import catalog
+    from specdec_cli.pairs import catalog, choose
     from specdec_cli.ui.pairs import print_json, print_pairs
 
     known = catalog.registry()
     if online:
         say(*(f"{name}: {problem}" for name, problem in catalog.confirm(catalog.hub_ids(known)).items()))
     rows = catalog.rows(known)
+    best = [pair.name for pair in choose.fitting(known)[:1]]
+    rows = [replace(row, recommended=row.pair.name in best) for row in rows]
     rows += catalog.other_rows(known, rows)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])

@@ -157,6 +157,7 @@ class PairRow:
 
     `pullable`: a pull brings what is missing of it; a folder that is gone it does not. A model that is here, and no
     listed pair's, has a row of its own: `folder` is where it lies, its pair's source whose that is.
+    `recommended`: a pull without a name brings it.
     """
 
     pair: Pair
@@ -167,11 +168,13 @@ class PairRow:
     estimated_bytes: int | None = None
     pullable: bool = True
     folder: str | None = None
+    recommended: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object."""
-        names = "name target draft size_bytes estimated_bytes downloaded fits k source evidence verified default note"
-        return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in [*names.split(), "folder"]}
+        names = "name target draft size_bytes estimated_bytes downloaded fits k source evidence verified default note "
+        names += "folder recommended"
+        return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in names.split()}
 
 
 @dataclass(frozen=True, slots=True)

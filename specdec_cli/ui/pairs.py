@@ -69,6 +69,7 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     """Figures and models on one line where the width allows it, else the models below, unbroken."""
     pair = row.pair
     marks = [f"needs {pair.min_memory_gb:g} GB"] if row.fits is False and pair.min_memory_gb is not None else []
+    marks += ["recommended for this machine"] if row.recommended else []
     marks += ["yours"] if pair.source == "yours" else []
     marks += [] if pair.verified else ["unverified, one source" if pair.one_source else "unverified"]
     figure = size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"

@@ -74,7 +74,7 @@ class ToyOptions(AnswerOptions):
 
 def test_an_option_is_one_row_and_one_field(monkeypatch):
     """The row gives spelling, help, variable and bounds; the field arrives beside the request of the others."""
-    toy = Row("-t, --toy N", "A number to print", "TOY", "It does nothing else.", low=1)
+    toy = Row("-j, --toy N", "A number to print", "TOY", "It does nothing else.", low=1)
     monkeypatch.setitem(table.TABLE, "Drafting", (toy, *table.TABLE["Drafting"]))
     monkeypatch.setitem(table.ROWS, ".toy", toy)  # as it is made of TABLE at import
 
@@ -86,11 +86,11 @@ def test_an_option_is_one_row_and_one_field(monkeypatch):
     assert invoke(command).output == "3 512\n"
     assert invoke(command, "--toy", "5", "-n", "9", SPECDEC_TOY="7").output == "5 9\n"
     assert invoke(command, SPECDEC_TOY="7").output == "7 512\n" and "SPECDEC_TOY" in variables()
-    assert str(invoke(command, "-t", "0").exception) == "-t 0 is below 1"
+    assert str(invoke(command, "-j", "0").exception) == "-j 0 is below 1"
     application = typer.Typer()
     application.command()(command)
     context = typer.Context(typer.main.get_command(application), info_name="command")
-    assert re.search(r"^  -t, --toy N +A number to print \(default 3\)$", listing(context), re.M)
+    assert re.search(r"^  -j, --toy N +A number to print \(default 3\)$", listing(context), re.M)
     notes = "A number to print. It does nothing else.\n        [default: 3] [env: SPECDEC_TOY]\n"
     assert notes in listing(context, whole=True)
 

@@ -90,7 +90,7 @@ def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(
     known = {"name": "mine", "target": "org/t", "draft": "org/d", "k": 0, "source": "yours", "verified": False}
     assert row.pop("evidence") == ""
     unknown = {"size_bytes": None, "estimated_bytes": None, "fits": None, "downloaded": False}
-    assert row == known | unknown | {"default": True, "note": "", "folder": None}
+    assert row == known | unknown | {"default": True, "note": "", "folder": None, "recommended": False}
 
 
 def test_a_pair_keeps_commits_and_no_branch(specdec):
@@ -245,3 +245,10 @@ def test_a_yes_goes_on_a_no_and_the_end_of_the_input_do_not(monkeypatch, answer,
 def test_there_is_no_advice_against_the_pairs_that_ship(specdec, pair):
     code, out, _ = specdec("check", pair, "--json")
     assert (code, json.loads(out)["advice"]) == (0, [])
+
+
+def test_the_pair_that_a_pull_without_a_name_would_bring_is_marked(specdec):
+    rows = json.loads(specdec("pairs", "--json", "--all")[1])
+    (best,) = [row["name"] for row in rows if row["recommended"]]
+    assert f" {best} is recommended for this machine: " in specdec.refused("pull")[1]
+    assert specdec("pairs")[1].count("recommended for this machine") == 1
