@@ -26,7 +26,7 @@ from specdec_cli.pairs.limits import too_long
 from specdec_cli.serve.http.access import AccessPolicy, drain
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect
-from specdec_cli.serve.http.errors import OLLAMA, HttpError, as_http_error, bad_field
+from specdec_cli.serve.http.errors import HttpError, as_http_error, bad_field
 from specdec_cli.serve.http.reply import LEFT, EventQueue, Record, Reply, Told, until_left
 from specdec_cli.serve.http.schema import ModelBody, body_of, parse
 from specdec_cli.serve.http.tools import constrain, describe
@@ -39,8 +39,6 @@ T = TypeVar("T")
 Body = Mapping[str, Any]
 Read = Callable[[Body, Model], ChatRequest]
 Write = Callable[[ChatRequest], Dialect]
-# The type of bodies; a form cannot say it.
-JSON = "application/json"
 # A hint for whoever must shorten a body is the message itself.
 NO_HINT = "shorten it"
 # Threads that read requests: so many long texts are encoded at once, and a short one finds one beside them.
@@ -68,11 +66,10 @@ class Service:
 
     async def body(self, request: HttpRequest) -> Body:
         """The body of a request, which says that it is JSON: a form cannot. Raises: HttpError."""
-        usual = JSON if request.url.path.startswith(OLLAMA) else ""  # Ollama's clients often name none
-        kind = request.headers.get("content-type", usual).partition(";")[0].strip().lower()
-        if kind != JSON:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
             await drain(request.receive)
-            raise HttpError(415, f"the content type {shown(kind)} is not read; send {JSON}")
+            raise HttpError(415, f"the content type {shown(kind)} is not read; send application/json")
         found, most = bytearray(), self.policy.most_body_bytes
         try:
             async for part in request.stream():
