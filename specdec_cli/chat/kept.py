@@ -53,10 +53,20 @@ def last_chat(tell: Callable[[str], None]) -> Path | None:
     return None
 
 
+def written_on(path: Path) -> str:
+    """The day of its last turn, and of this year's the time."""
+    then = time.localtime(_written(path) / 1e9)
+    return time.strftime("%d %b %H:%M" if then.tm_year == time.localtime().tm_year else "%d %b %Y", then)
+
+
+def pair_of(chat: Transcript) -> str:
+    """The name of the pair that it began with."""
+    return str(chat.header.get("pair") or "–")
+
+
 def described(path: Path, words: Sequence[str] = ()) -> tuple[str, ...]:
     """When it was written, pair, turns, first words, and where `words` are in its messages; empty if they are not."""
-    then = time.localtime(_written(path) / 1e9)
-    when = time.strftime("%d %b %H:%M" if then.tm_year == time.localtime().tm_year else "%d %b %Y", then)
+    when = written_on(path)
     try:
         chat = load(path)
     except UsageError as error:
@@ -68,7 +78,7 @@ def described(path: Path, words: Sequence[str] = ()) -> tuple[str, ...]:
         return ()
     begin = max(found[0] - BEFORE, 0) if found else len(text)
     part = "…" * (0 < begin < len(text)) + text[begin : begin + EXCERPT]
-    return when, str(chat.header.get("pair") or "–"), str(len(turns)), turns[0].user if turns else "", part
+    return when, pair_of(chat), str(len(turns)), turns[0].user if turns else "", part
 
 
 def delete(paths: Sequence[Path]) -> None:

@@ -41,20 +41,21 @@ def show(*, number: int, export: Path | None = None) -> None:
 
     A pipe gets Markdown. Thinking is left out.
     """
-    from specdec_cli.chat.kept import described, kept_chat
+    from specdec_cli.chat.kept import kept_chat, pair_of, written_on
     from specdec_cli.chat.transcript import load
     from specdec_cli.ui.chats import as_markdown, print_chat
 
     path = kept_chat(number)
-    chat, (when, pair, turns, *_) = load(path).conversation, described(path)
-    messages = [(f"Chat with {pair}", f"{when}, {count(int(turns), 'turn')}")]
-    messages += [("System", chat.system)] if chat.system else []
+    transcript = load(path)
+    chat, pair = transcript.conversation, pair_of(transcript)
+    messages = [("System", chat.system)] if chat.system else []
     for turn in chat.turns:
         messages += [("You", turn.user), (str(turn.answer.facts.get("pair") or pair), turn.answer.text)]
+    text = as_markdown(f"Chat with {pair}", f"{written_on(path)}, {count(len(chat.turns), 'turn')}", messages)
     if export is None:
-        print_chat(sys.stdout, as_markdown(messages))
+        print_chat(sys.stdout, text)
     else:
-        write_export("--export", export, as_markdown(messages), shown=True, plain=False)
+        write_export("--export", export, text, shown=True, plain=False)
 
 
 @chats_app.command("delete")

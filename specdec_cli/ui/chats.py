@@ -34,9 +34,10 @@ def print_chats(out: TextIO, rows: Sequence[Sequence[str]]) -> None:
     print_text(out, captured.get(), plain=False)
 
 
-def as_markdown(messages: Sequence[tuple[str, str]]) -> str:
-    """A chat as a document: of each message who says it and the text; the first one is its title."""
-    return safe("#" + "\n\n".join(f"## {who}\n\n{text.strip()}" for who, text in messages)[2:] + "\n")
+def as_markdown(title: str, about: str, messages: Sequence[tuple[str, str]]) -> str:
+    """A chat as a document: of each message who says it, and the text."""
+    parts = [f"# {title}", about, *(f"## {who}\n\n{text.strip()}" for who, text in messages)]
+    return safe("\n\n".join(parts) + "\n")
 
 
 def print_chat(out: TextIO, document: str) -> None:

@@ -24,7 +24,7 @@ from specdec_cli.ui.html import Markup, element, fill, joined, packaged
 PICTURE_COLUMNS: Final = 110
 HEADINGS: Final = (
     *("K", "tokens/s", "speed-up", "accepted", "tokens per pass", "draft share", "v(K + 1)", "first token"),
-    *("peak memory", "speed-up: ┆ plain, ├┤ 95 %"),
+    *("peak memory", "speed-up (dashed: plain)"),
 )
 CSV_FIGURES: Final = (
     *("k", "source", "acceptance_rate", "judged_rate", "mean_acceptance_length", "draft_share", "verify_steps"),
@@ -169,7 +169,7 @@ def _gauge(row: LengthRow, most: float) -> Markup:
     found = row.speedup
     width = percent(found.mean) if found else 0.0
     parts = [element("span", class_="pace" if row.measured else "pace few", style=f"width: {width:.1f}%")]
-    if found and found.low < found.high and has_interval(found):
+    if found and has_interval(found):
         left, right = percent(found.low), percent(found.high)
         parts.append(element("i", style=f"left: {left:.1f}%; width: {right - left:.1f}%"))
     parts.append(element("b", style=f"left: {percent(1.0):.1f}%"))

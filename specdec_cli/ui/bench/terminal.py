@@ -147,9 +147,14 @@ def furthest(rows: Sequence[LengthRow]) -> float:
     return max(most, min(2 * most, max((one.high for one in known if has_interval(one)), default=most)))
 
 
-def has_interval(value: Interval | None) -> bool:
-    """Whether its ends say something: enough prompts, and less than NOISIEST between them."""
-    return value is not None and value.prompts >= FEWEST_PROMPTS and value.high <= NOISIEST * value.low
+def is_noisy(value: Interval) -> bool:
+    """Whether its ends are so far apart that they say nothing."""
+    return value.high > NOISIEST * value.low
+
+
+def has_interval(value: Interval) -> bool:
+    """Whether its ends are worth drawing."""
+    return value.prompts >= FEWEST_PROMPTS and value.low < value.high and not is_noisy(value)
 
 
 def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text:
@@ -163,7 +168,7 @@ def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text
     reached, low, high = (round(end / most * cells) for end in (value.mean, value.low, value.high))
     plain = min(cells - 1, round(cells / most) - 1)
     drawn = [line if at < reached else " " for at in range(cells)]
-    if has_interval(value) and low < high:
+    if has_interval(value):
         drawn[reached:high] = "─" * (min(high, cells) - reached)
         for end, mark in ((low, "├"), (high, "┤")):
             drawn[end - 1 : end] = mark if 0 < end <= cells else ""
@@ -255,7 +260,7 @@ def _change(ratio: Interval | None) -> Text:
     """The second's speed against the first's; uncoloured where the interval includes no change."""
     if ratio is None:
         return Text("–")
-    if not has_interval(ratio):
+    if is_noisy(ratio):
         return Text("too noisy")
     low, mean, high = (100 * (value - 1) for value in (ratio.low, ratio.mean, ratio.high))
     colour = "green" if low > 0 else "red" if high < 0 else ""

@@ -1,6 +1,8 @@
 """The bench's page and picture: what they say, that they need nothing, and that the sliders reckon right."""
 
+import csv
 import html
+import io
 import json
 import re
 import shutil
@@ -16,7 +18,7 @@ from specdec_cli.bench import sentences
 from specdec_cli.bench.report import CostCurve, reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.core.gain import round_steps, speedup, tokens_per_round
-from specdec_cli.ui.bench.page import HEADINGS, html_page, svg_picture, verify_costs
+from specdec_cli.ui.bench.page import HEADINGS, csv_table, html_page, markdown, svg_picture, verify_costs
 
 VOID = {"meta", "input", "hr", "br", "link", "img"}
 C, V = 0.1, [1.0, 1.05, 1.2, 1.6, 2.2]
@@ -156,3 +158,34 @@ def test_moved_sliders_show_the_new_numbers_in_a_browser(page, result, tmp_path)
     shown = {name: re.search(rf'<b id="{name}"[^>]*>([^<]*)<', seen)[1] for name in ("speedup", "saved", "tokens")}
     assert shown == {"speedup": f"{speed:.2f}×", "saved": str(round(100 - 100 / tokens)), "tokens": f"{tokens:.2f}"}
     assert 'aria-valuetext="5 draft tokens a round"' in seen
+
+
+def test_the_tables_can_be_pasted_as_markdown_and_read_as_csv(result):
+    (report,) = reports(result)
+    text = markdown(replace(result, settings=replace(result.settings, pair="a|b")))
+    assert "## specdec bench: a|b on Apple M4 Pro" in text and f"**{sentences.conclusion(report)}.**" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + len(report.rows) + 2 + len(report.kinds)
+    bold = [line for line in rows if line.startswith("| **")]
+    assert [line.split("|")[1].strip(" *") for line in bold] == [str(report.recommendation.k)]
+    assert all(line.count("|") == rows[0].count("|") for line in rows[: 2 + len(report.rows)])
+    found = list(csv.DictReader(io.StringIO(csv_table(result))))
+    assert [(row["k"], row["kind"]) for row in found] == [
+        (str(row.k), row.kind) for row in (*report.rows, *report.kinds)
+    ]
+    two = next(row for row in report.rows if row.k == 2)
+    written = next(row for row in found if row["k"] == "2" and not row["kind"])
+    assert [float(written[f"speedup{end}"]) for end in ("", "_low", "_high")] == [
+        two.speedup.mean,
+        two.speedup.low,
+        two.speedup.high,
+    ]
+
+
+def test_each_bar_has_plain_decoding_and_an_interval_where_there_is_one(page):
+    body = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)[0]
+    gauges = re.findall(r'<span class="gauge">(.*?)</td>', body)
+    assert all(gauge.count("<b ") == 1 for gauge in gauges)
+    assert [gauge.count("<i ") for gauge in gauges] == [0] + [1] * (len(gauges) - 1)  # plain decoding has none
+    ends = [float(end) for gauge in gauges for end in re.findall(r"(?:left|width): ([\d.]+)%", gauge)]
+    assert ends and max(ends) <= 100

@@ -11,7 +11,7 @@ from specdec_cli.bench.estimate import Interval
 from specdec_cli.bench.report import compare, reports
 from specdec_cli.bench.result import Contender
 from specdec_cli.system.machine import MachineState
-from specdec_cli.ui.bench.terminal import bar, bench_progress, print_bench, print_comparison
+from specdec_cli.ui.bench.terminal import _change, bar, bench_progress, print_bench, print_comparison
 from specdec_cli.ui.terminal import make_console
 
 GOLDEN_80 = """\
@@ -156,3 +156,4 @@ def test_a_comparison_shows_k_as_typed_and_no_interval_that_says_nothing(result)
     calm = io.StringIO()
     print_comparison(calm, compare(result, some), ("one.json", "other.json"))
     assert "too noisy" not in calm.getvalue()
+    assert _change(Interval(1.1, 1.0, 1.2, 2)).plain == "+10.0 % (+0.0 to +20.0)"  # two prompts are few, not noisy
