@@ -39,6 +39,7 @@ class Round:
     the request asked for them. Where draft and verification were not timed apart, as on devices that run ahead of the
     host, `draft_seconds` is the draft's share of the last round that was. `draft_read_tokens` of the context were
     read by the draft before it drafted, some hundreds at a time; what a round or two left unread is not counted.
+    `batch_size` replies had a token each of this pass, whose seconds count for each of them.
     """
 
     index: int
@@ -53,6 +54,7 @@ class Round:
     why: str = ""
     logprobs: tuple[TokenLogprob, ...] = ()
     draft_read_tokens: int = 0
+    batch_size: int = 1
 
     @property
     def rejected(self) -> int | None:

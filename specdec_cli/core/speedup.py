@@ -169,7 +169,12 @@ class Meter:
         return fmean(self._drafted_seconds) / exp(fmean(self._log_costs() or [0.0]))
 
     def fold(self, round: Round) -> None:
-        """One round. Of plain ones in a row the first starts the pipeline and the last ends it: neither is a step."""
+        """One round. Of plain ones in a row the first starts the pipeline and the last ends it: neither is a step.
+
+        A pass that other replies shared is not compared.
+        """
+        if round.batch_size > 1:
+            return
         seconds = max(round.draft_seconds + round.verify_seconds, LEAST_SECONDS)
         if not round.draft:  # of a long run only the steps next to a drafted round are compared with it
             self._plain_run = [*self._plain_run[-BESIDE - 1 :], seconds]

@@ -4,7 +4,7 @@ Leviathan et al. 2023 (arXiv:2211.17192, Algorithm 1) and Chen et al. 2023 (arXi
 Not in the papers, all for speed: (1) the first round drafts nothing, so the first token does not wait for the draft's
 prefill; (2) a plain round launches the next pass before its own token is read back; (3) after a drafted round the next
 draft's first step is launched before the target is rolled back and the round is yielded, so the device computes while
-the host builds the target's graph and the caller prints.
+the host builds the target's graph and the caller prints; (4) a plain pass may be shared with other replies (`batch`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 
 from specdec_cli.core.events import Reading, Round
+from specdec_cli.engine.batch import Seat, Waiting
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
-def rounds_of(steps: Iterable[Round | Reading]) -> Iterator[Round]:
+def rounds_of(steps: Iterable[Round | Reading | Waiting]) -> Iterator[Round]:
     """The rounds alone, for a caller that has nothing else to do while a context is read."""
     return (step for step in steps if isinstance(step, Round))
 
@@ -33,10 +34,12 @@ def decode(
     clock: Clock,
     cancelled: Callable[[], bool] = lambda: False,
     logprobs: int | None = None,
-) -> Generator[Round | Reading]:
+    seat: Seat | None = None,
+) -> Generator[Round | Reading | Waiting]:
     """Rounds until a stop token, `max_tokens` or `cancelled()`; `context` grows in place by what each round emitted.
 
-    Where the draft has a long context to read, a Reading comes between two chunks of it.
+    Where the draft has a long context to read, a Reading comes between two chunks of it. Where a `seat` is wanted, the
+    next pass is shared, and a Waiting comes twice: before it was queued, and before it is read.
 
     `logprobs`: emitted tokens come with their log-probability and that many of the best ones; None: without.
 
@@ -44,14 +47,22 @@ def decode(
     the last round. Whenever the iterator is closed or exhausted, the target's memo holds `context` less its last token.
     """
     index, left = 0, max_tokens
-    with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs) as device:
+
+    def shares() -> bool:
+        return seat is not None and seat.wanted
+
+    with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs, seat) as device:
         if left:
-            device.propose(drafters.decide(left, first=True))
+            device.propose(drafters.decide(left, first=True, shared=shares()))
         while left:
             yield from device.read_ahead()  # the draft reads what it has not
+            if shared := device.shared:
+                yield Waiting()
             if not device.launch():  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
                 break
-            plain = device.plain and left > 1
+            if shared:
+                yield Waiting()
+            plain = device.plain and left > 1 and not (shared or shares())
             followed = plain and not (ahead := drafters.look_ahead(left)).k
             if followed:
                 device.launch_plain(drafters.follow(ahead))
@@ -60,7 +71,7 @@ def decode(
             drafters.observe(round, queued, followed)
             left = 0 if round.emitted[-1] in stop_tokens else left - len(round.emitted)
             if left and not followed:
-                device.propose(drafters.decide(left))
+                device.propose(drafters.decide(left, shared=shares()))
                 device.start()
             device.roll_back()  # 5 the target forgets what was rejected
             yield round

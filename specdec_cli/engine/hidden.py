@@ -178,10 +178,10 @@ class HiddenStates:
                 self.take()
 
     def take(self) -> mx.array | None:
-        """The states [T, D] of the last pass, lazy; None where they are not exposed. They are kept no longer."""
+        """The states [B, T, D] of the last pass, lazy; None where they are not exposed. They are kept no longer."""
         taken, self._states = self._states, None
         return taken
 
     def _keep(self, module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        self._states = args[0][0]
+        self._states = args[0]
         return original(module, *args, **kwargs)

@@ -15,7 +15,7 @@ import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -68,6 +68,23 @@ class Output:
         """The last `rows` rows."""
         return Output(self.logits[-rows:], None if self.hidden is None else self.hidden[-rows:])
 
+    def row(self, at: int) -> Output:
+        """One row, such as that of one conversation."""
+        return Output(self.logits[at : at + 1], None if self.hidden is None else self.hidden[at : at + 1])
+
+
+class Row(Protocol):
+    """A conversation's row in passes that it shares with others."""
+
+    def take(self) -> Output:
+        """Its row of the last pass, once."""
+
+    def join(self, caches: Caches, token: int) -> None:
+        """Take a row behind what `caches` hold; `token` is fed first."""
+
+    def leave(self, caches: Caches, length: int) -> None:
+        """Give it back; `caches` then hold its first `length` tokens."""
+
 
 class Network:
     """Weights in memory, shared by all conversations. `name` is for messages; `context_limit` is in tokens."""
@@ -101,11 +118,19 @@ class Network:
         self._in_use = True
 
     def forward(self, tokens: mx.array, caches: Caches) -> Output:
-        """Feed `tokens` [T] after whatever `caches` hold. The one call of the network."""
+        """Feed `tokens` [T] after whatever `caches` hold."""
         self._in_use = True
         with caches.feeding(tokens.size):
             logits: mx.array = self.module(tokens[None], cache=caches.layers)[0]
-        return Output(logits, self.hidden.take())
+        hidden = self.hidden.take()
+        return Output(logits, None if hidden is None else hidden[0])
+
+    def forward_rows(self, tokens: mx.array, layers: Sequence[Any]) -> Output:
+        """Feed `tokens` [B], one to each conversation whose row `layers` hold: logits [B, V], states [B, D]."""
+        self._in_use = True
+        logits: mx.array = self.module(tokens[:, None], cache=layers)[:, 0]
+        hidden = self.hidden.take()
+        return Output(logits, None if hidden is None else hidden[:, 0])
 
     def release(self) -> None:
         """Drop weights that can be read again; they are read again, lazily, at their next use.
@@ -167,6 +192,7 @@ class CachedModel:
         self.origin = 0
         self._marks: tuple[int, ...] = ()
         self._released = False
+        self._row: Row | None = None
         # Tokens of a prompt that one pass reads at most, where somebody waits for its end; None: as many as are fast.
         self.most_chunk_tokens: int | None = None
         self.vocab_size: int = self._dry_run().shape[-1]
@@ -313,6 +339,8 @@ class CachedModel:
         Feeds the part of `context` that is not yet in the caches (at least its last token), so the cost on the host
         does not grow with the context. The caller commits what became true.
         """
+        if self._row is not None:
+            return self._row.take()
         self.commit(context, min(self.length, len(context) - 1))
         if len(context) - self.length > MAX_UNREAD or not self.has_room(context):
             # A rollback went far back: a pass of its own is a place that later rollbacks can return to.
@@ -343,6 +371,22 @@ class CachedModel:
         The caches may end up shorter than `length` (it was not all fed, or a cache can only return to an earlier
         point); the next `logits` feeds the gap.
         """
-        length = self._caches.rollback(max(min(length, self.length) - self.origin, 0))
-        del self._read[length:]
+        if self._row is None:
+            length = self._caches.rollback(max(min(length, self.length) - self.origin, 0))
+            del self._read[length:]
         self._read += context[self.origin + len(self._read) : self.origin + length]
+
+    def join(self, row: Row, context: Sequence[int]) -> None:
+        """From now on `context` is continued in passes that others share, until `leave`."""
+        self.commit(context, len(context) - 1)
+        if self.length < len(context) - 1:
+            deque(self.prefill(context), maxlen=0)
+        row.join(self._caches, context[-1])
+        self._row = row
+
+    def leave(self, context: Sequence[int], length: int) -> None:
+        """From now on `context` is continued alone: the caches hold its first `length` tokens again."""
+        if self._row is not None:
+            row, self._row = self._row, None
+            row.leave(self._caches, length)
+            self.commit(context, length)

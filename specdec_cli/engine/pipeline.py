@@ -17,6 +17,7 @@ import mlx.core as mx
 
 from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine import device
+from specdec_cli.engine.batch import Seat
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.drafters.base import Proposal
@@ -69,7 +70,7 @@ class Pass:
     """One target pass in flight; `packed` is the round's one read-back (`read_back`).
 
     `queued`: launched before the pass before it was read. `read_tokens` of the context were read by the draft before
-    it, which took `prefill_seconds` if nothing was read before. `drafted_at` is the clock when the draft was done, None
+    it, which took `prefill_seconds` if nothing was read before. `batch_size` replies shared it. `drafted_at` is the clock when the draft was done, None
     where it was not waited for. `reason` is that of K.
     """
 
@@ -83,6 +84,7 @@ class Pass:
     prefill_seconds: float = 0.0
     read_tokens: int = 0
     drafted_at: float | None = None
+    batch_size: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,15 @@ class Pipeline:
         clock: Clock,
         cancelled: Callable[[], bool],
         logprobs: int | None = None,
+        seat: Seat | None = None,
     ) -> None:
-        """`logprobs`: how many of the best tokens each emitted token's log-probability comes with; None: neither."""
+        """`logprobs`: how many of the best tokens each emitted token's log-probability comes with; None: neither.
+
+        `seat`: where a plan says so, passes are shared with other replies.
+        """
         self._target, self._drafters, self._rule, self._context = target, drafters, rule, context
         self._clock, self._cancelled, self._logprobs = clock, cancelled, logprobs
+        self._seat, self.shared = seat, False
         self._since = clock()
         self._next: Proposed | None = None
         self._pass: Pass | None = None
@@ -130,10 +137,16 @@ class Pipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._target.leave(self._context, len(self._context) - 1)
         self._target.commit(self._context, len(self._context) - 1)
 
     def propose(self, plan: Plan) -> None:
-        """The next round goes as planned; nothing is queued yet."""
+        """The next round goes as planned; nothing of it is queued yet."""
+        if plan.shared and not self.shared and self._seat is not None:
+            self._target.join(self._seat, self._context)
+        elif self.shared and not plan.shared:
+            self._target.leave(self._context, len(self._context) - 1)
+        self.shared = plan.shared
         self._next = Proposed(plan, self._drafters.propose(self._context))
 
     def start(self) -> None:
@@ -187,6 +200,9 @@ class Pipeline:
             read_tokens=proposed.read_tokens,
             drafted_at=drafted_at,
         )
+        if self.shared and self._seat is not None:  # its time is no plain step's, as little as that of a queued pass
+            self._seat.token = self._pass.next[None]
+            self._pass = replace(self._pass, queued=True, batch_size=self._seat.sharers)
         return True
 
     @property
@@ -229,6 +245,7 @@ class Pipeline:
             draft_prefill_seconds=done.prefill_seconds,
             why=done.reason,
             draft_read_tokens=done.read_tokens,
+            batch_size=done.batch_size,
             logprobs=done.logprobs.read(emitted) if done.logprobs else (),
         )
         return round, done.queued

@@ -147,6 +147,10 @@ class Caches:
             self._fed.append(Fed(self.length, self.length + tokens, states, recording))
         self.length += tokens
 
+    def was_fed(self, length: int) -> None:
+        """The layers were fed up to `length` in passes of others, none of which can be taken back."""
+        self.length, self._fed = length, []
+
     def snapshot(self) -> None:
         """Remember the present, so that a later rollback can come back here; nothing where trimming always can."""
         if self.needs_snapshots and all(snapshot.length != self.length for snapshot in self._snapshots):

@@ -43,7 +43,7 @@ class WindowKVCache:
             self.keys[..., used : used + tokens, :] = keys
             self.values[..., used : used + tokens, :] = values
         self.offset += tokens
-        self._shown = min(self.offset, self.max_size - 1 + tokens)
+        self._shown = min(self.offset - self._start, self.max_size - 1 + tokens)
         return self.keys_and_values()
 
     def _roomy(self, kept: list[mx.array], new: mx.array) -> mx.array:
@@ -59,6 +59,17 @@ class WindowKVCache:
         assert self.keys is not None and self.values is not None
         end = self.offset - self._start
         return self.keys[..., end - self._shown : end, :], self.values[..., end - self._shown : end, :]
+
+    def kept(self) -> tuple[mx.array, mx.array]:
+        """All rows that are still here."""
+        assert self.keys is not None and self.values is not None
+        end = self.offset - self._start
+        return self.keys[..., :end, :], self.values[..., :end, :]
+
+    def restart(self, position: int) -> None:
+        """Empty, and what comes next begins at `position`: a whole window of it, or attention would lack some."""
+        self.keys = self.values = None
+        self.offset = self._start = position
 
     def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> mx.array | str | None:
         """For N tokens about to be appended, over the positions that `update_and_fetch` will return."""

@@ -49,7 +49,7 @@ class Drafters:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
         return self.drafter.keeps(context) if isinstance(self.drafter, MtpDrafter) else len(context)
 
-    def situation(self, left: int, first: bool = False, in_flight: int = 0) -> Situation:
+    def situation(self, left: int, first: bool = False, in_flight: int = 0, shared: bool = False) -> Situation:
         """Of the next round, where `left` tokens may be emitted and `in_flight` of them are not known yet.
 
         A token in flight may force others, so what is forced behind it is taken for one token.
@@ -63,6 +63,7 @@ class Drafters:
             most=max(min(left - 1 - in_flight, MAX_DRAFT), 0),
             k=self.k,
             first=first,
+            shared=shared,
             forced=1 if self._constraint and in_flight else forced,
             source=offer.source if offer else "",
             lookup=offer.rates if offer else (),
@@ -72,9 +73,9 @@ class Drafters:
         )
         return self.history.situation(asked, in_flight)
 
-    def decide(self, left: int, first: bool = False) -> Plan:
+    def decide(self, left: int, first: bool = False, shared: bool = False) -> Plan:
         """The next round's plan, which is carried out."""
-        return self.follow(plan(self.situation(left, first)))
+        return self.follow(plan(self.situation(left, first, shared=shared)))
 
     def look_ahead(self, left: int) -> Plan:
         """The plan of the round after a plain pass in flight, as far as it can be told."""

@@ -98,7 +98,7 @@ class History:
 
         It may be as deep as rounds now reach: twice what was judged; one more where nothing is known of the machine.
         """
-        if round.k is not None:
+        if round.k is not None or round.shared:
             return replace(round, rates=tuple(self.acceptance.rates(self._max_k)), spell=self.spell)
         known, frontier = self.costs.shape_known, self.acceptance.frontier
         reach = min(self._max_k, 2 * frontier + 2 if known else frontier + 1)

@@ -73,7 +73,7 @@ class Situation:
     """All that a round is decided by.
 
     `most`: tokens that a draft may have. `k`: as asked for, None: `auto`. `first`: nothing was emitted in this reply.
-    `forced`: tokens that the grammar forces.
+    `shared`: other replies are to share the pass. `forced`: tokens that the grammar forces.
     `source`: who looks up after a `match` of so many tokens; `lookup`[i] = P(its token i + 1 is accepted | those before
     were); `predicted`: the K at which a caller's prediction is tried, 0: as any lookup.
     `network`: the drafter that the pair's draft is, empty without one; `rates` as `lookup`, `hoped` the same at its
@@ -86,6 +86,7 @@ class Situation:
     most: int
     k: int | None = None
     first: bool = False
+    shared: bool = False
     forced: int = 0
     source: str = ""
     lookup: tuple[float, ...] = ()
@@ -119,13 +120,17 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The next round: `drafter` proposes at most `k` tokens. `spell`: one that begins or ends. `release`: it rests."""
+    """The next round: `drafter` proposes at most `k` tokens. `spell`: one that begins or ends. `release`: it rests.
+
+    `shared`: nothing is drafted, and other replies share the pass.
+    """
 
     drafter: str = NONE.name
     k: int = 0
     reason: str = ""
     spell: Spell | None = None
     release: bool = False
+    shared: bool = False
 
 
 class Choice(NamedTuple):
@@ -160,6 +165,8 @@ def cheapest(steps: Sequence[float], rates: Sequence[float], stake: float = inf)
 def plan(situation: Situation) -> Plan:
     """The next round. Law: equal situations have equal plans."""
     s = situation
+    if s.shared:
+        return Plan(reason="requests share the pass", shared=True)
     if s.first:
         return Plan()  # the first word does not wait for the draft
     if s.forced and s.most:

@@ -1,0 +1,139 @@
+"""One target pass for several conversations: a plain token of each, from one reading of the weights.
+
+A plain pass is bound by memory traffic, so a few rows more cost little. Only the network runs on all rows at once: each
+keeps its rule, noise, constraint and penalties, and its tokens are those that it would have alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from specdec_cli.core.errors import Refused, reason
+from specdec_cli.engine import device
+from specdec_cli.engine.cache.rollback import Caches
+from specdec_cli.engine.cache.rows import Rows
+from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.hidden import same
+from specdec_cli.engine.model import CachedModel, Network, Output
+
+# The conversations by which a network is proven: tokens that each has read, and passes that they share.
+TRIED_LENGTHS, TRIED_PASSES = (5, 3), 2
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A reply can go on once the pass that it shares was queued; and again once the verdicts of all replies were."""
+
+
+class Seat:
+    """A reply's place in the passes that are shared.
+
+    `wanted`, by whoever runs the replies: from its next round on it is to share them, or no longer. While it has a row,
+    `token` [1] is what it feeds next, and `sharers` replies shared its last pass.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch, self.wanted = batch, False
+        self.token = NO_TOKENS
+        self.sharers = 0
+        self._output: Output | None = None
+
+    def join(self, caches: Caches, token: int) -> None:
+        """Take a row behind what `caches` hold; `token` is fed first."""
+        self._batch.join(self, caches)
+        self.token = mx.array([token], dtype=mx.int32)
+
+    @property
+    def queued(self) -> bool:
+        """Whether a pass was queued whose output is not taken yet."""
+        return self._output is not None
+
+    def put(self, output: Output, sharers: int) -> None:
+        """Its row of a pass."""
+        self._output, self.sharers = output, sharers
+
+    def take(self) -> Output:
+        """Its row of the last pass, once."""
+        assert self._output is not None, "no pass was queued"
+        output, self._output = self._output, None
+        return output
+
+    def leave(self, caches: Caches, length: int) -> None:
+        """Give the row back; `caches` then hold its first `length` tokens: all that were fed, or one less."""
+        self._batch.leave(self, caches, length)
+        self._output = None
+
+
+class Batch:
+    """The rows of all seats that have one. Raises: Refused where a network's caches have no rows."""
+
+    def __init__(self, network: Network) -> None:
+        self._network, self._rows = network, Rows(Caches(network.module, network.kv).layers)
+        self._seats: list[Seat] = []
+
+    def __len__(self) -> int:
+        return len(self._seats)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all rows."""
+        return self._rows.nbytes
+
+    def run(self) -> None:
+        """Queue a pass over the tokens of all seats, unless one is queued whose output was not taken."""
+        if any(seat.queued for seat in self._seats):
+            return
+        tokens = mx.concatenate([seat.token for seat in self._seats])
+        with self._rows.feeding():
+            output = self._network.forward_rows(tokens, self._rows.layers)
+        for row, seat in enumerate(self._seats):
+            seat.put(output.row(row), len(self._seats))
+        device.queue(output.logits)
+
+    def join(self, seat: Seat, caches: Caches) -> None:
+        """A row for `seat`."""
+        self._rows.join(caches.layers, caches.length)
+        self._seats.append(seat)
+
+    def leave(self, seat: Seat, caches: Caches, length: int) -> None:
+        """The row of `seat` goes, and the last one takes its place."""
+        row = self._seats.index(seat)
+        self._seats[row] = self._seats[-1]
+        self._seats.pop()
+        self._rows.leave(row, caches.layers, length)
+        caches.was_fed(length)
+
+
+def prove(network: Network) -> Batch:
+    """A batch of `network`, in which two conversations score as each does alone. Raises: Refused where they do not."""
+    try:
+        batch = Batch(network)
+        if _scores_alike(network, batch):
+            return batch
+        why = "two requests in one pass do not score as each alone"
+    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        why = reason(error)
+    raise Refused(f"{network.name}: {why}", "its requests take turns")
+
+
+def _scores_alike(network: Network, batch: Batch) -> bool:
+    contexts = [[(7 * row + at) % 50 + 1 for at in range(n + TRIED_PASSES)] for row, n in enumerate(TRIED_LENGTHS)]
+    alone, shared = ([CachedModel(network) for _ in contexts] for _ in range(2))
+    for models in (alone, shared):
+        for model, context, read in zip(models, contexts, TRIED_LENGTHS, strict=True):
+            model.outputs(context[:read])
+            model.commit(context, read)
+    seats = [Seat(batch) for _ in contexts]
+    for model, seat, context, read in zip(shared, seats, contexts, TRIED_LENGTHS, strict=True):
+        model.join(seat, context[: read + 1])
+    alike = True
+    for fed in range(1, TRIED_PASSES + 1):
+        batch.run()
+        for model, seat, context, read in zip(alone, seats, contexts, TRIED_LENGTHS, strict=True):
+            alike = alike and same(seat.take().logits, model.logits(context[: read + fed], NO_TOKENS))
+            seat.token = mx.array(context[read + fed : read + fed + 1], dtype=mx.int32)
+    for model, context, read in zip(shared, contexts, TRIED_LENGTHS, strict=True):
+        model.leave(context, read + TRIED_PASSES)
+    return alike

@@ -1,0 +1,254 @@
+"""The caches of several conversations side by side, a row each, for passes that they share.
+
+Law: in one pass every row attends to exactly what it would alone. All rows end at one column and begin where their
+length says, so a pass writes one column, in place; what lies before a row's beginning is masked. A row that comes is
+copied, alone; one that goes hands back what it read since; the last row moves into its place. mlx-lm's own batched
+caches copy all rows whenever one comes or goes.
+Letters: B rows, R rows that there is room for, H heads, C columns, D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache, CacheList, KVCache
+
+from specdec_cli.core.errors import Refused
+from specdec_cli.engine.cache.cache_kinds import leaves
+from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
+
+
+@dataclass
+class Lengths:
+    """Tokens that each row holds before the pass; `after` is what a layer's offset [B] is once it was fed."""
+
+    tokens: list[int] = field(default_factory=list)
+    after: mx.array = field(default_factory=lambda: mx.array([], dtype=mx.int32))
+
+
+class KeyValueRows:
+    """Takes the place of a KVCache, or of a window of `max_size`; `offset` [B] are the rows' own positions."""
+
+    def __init__(self, lengths: Lengths, max_size: int | None = None) -> None:
+        self._lengths, self.max_size = lengths, max_size
+        self.keys: mx.array | None = None
+        self.values: mx.array | None = None
+        self.offset = lengths.after
+        self._end = self._shown = 0
+
+    def empty(self) -> bool:
+        return self.keys is None
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self.keys is None or self.values is None else self.keys.nbytes + self.values.nbytes
+
+    def _first(self) -> int:
+        """The first column that the coming token of any row attends to."""
+        columns = max(self._lengths.tokens, default=0)
+        if self.max_size is not None:
+            columns = min(columns, self.max_size - 1)
+        return self._end - columns
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Append [B, H, 1, D], a token a row; all columns that any row attends to."""
+        assert self.keys is not None and self.values is not None
+        rows = keys.shape[0]
+        if self._end == self.keys.shape[2]:
+            self._make_room()
+        self._shown = self._end + 1 - self._first()
+        self.keys[:rows, :, self._end : self._end + 1, :] = keys
+        self.values[:rows, :, self._end : self._end + 1, :] = values
+        self._end += 1
+        self.offset = self._lengths.after
+        return self.keys_and_values()
+
+    def keys_and_values(self) -> tuple[mx.array, mx.array]:
+        """The columns that the last update returned: layers that share this cache read them again."""
+        assert self.keys is not None and self.values is not None
+        rows, first = len(self._lengths.tokens), self._end - self._shown
+        return self.keys[:rows, :, first : self._end, :], self.values[:rows, :, first : self._end, :]
+
+    def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> mx.array | None:
+        """[B, 1, 1, C] for the token of each row that is about to be appended; None: all rows see all columns."""
+        first, end = self._first(), self._end
+        window = min(window_size or end + 1, self.max_size or end + 1)
+        begins = [max(end - tokens, end + 1 - window) for tokens in self._lengths.tokens]
+        if max(begins) <= first:
+            return None
+        return mx.arange(first, end + 1) >= mx.array(begins)[:, None, None, None]
+
+    def join(self, part: KVCache | WindowKVCache) -> None:
+        """A row behind the others, with what attention still reads of `part`."""
+        assert part.keys is not None and part.values is not None
+        row, held = len(self._lengths.tokens), part.keys_and_values() if type(part) is KVCache else part.kept()
+        keys, values = (rows if self.max_size is None else rows[..., -self.max_size :, :] for rows in held)
+        columns = keys.shape[2]
+        if self.keys is None or self.values is None:
+            self.keys, self.values = (mx.zeros(_room(rows, 1), rows.dtype) for rows in (keys, values))
+            self._end = columns
+        if row == self.keys.shape[0]:
+            self.keys, self.values = (mx.concatenate([rows, mx.zeros_like(rows)]) for rows in (self.keys, self.values))
+        if columns > self._end:
+            self.keys, self.values = (_pad(rows, columns - self._end) for rows in (self.keys, self.values))
+            self._end = columns
+        begin = self._end - columns
+        self.keys[row : row + 1, :, begin : self._end, :] = keys
+        self.values[row : row + 1, :, begin : self._end, :] = values
+        # A masked value weighs 0, and 0 times what is no number is none: nothing of an earlier row stays.
+        self.values[row : row + 1, :, :begin, :] = 0
+
+    def hand_back(self, row: int, length: int, part: KVCache | WindowKVCache) -> None:
+        """`part` gets what it lacks of the first `length` tokens of `row`."""
+        if self.keys is None or self.values is None or part.offset == length:
+            return
+        end = self._end - (self._lengths.tokens[row] - length)
+        begin = max(end - (length - part.offset), 0)
+        if end - begin < length - part.offset:  # the window went on beyond what `part` holds
+            assert isinstance(part, WindowKVCache)
+            part.restart(length - (end - begin))
+        # Copies: a slice would keep all rows in memory.
+        part.update_and_fetch(self.keys[row : row + 1, :, begin:end, :], self.values[row : row + 1, :, begin:end, :])
+
+    def move(self, source: int, row: int) -> None:
+        """The last row, `source`, takes the place of `row`."""
+        if self.keys is not None and self.values is not None and row != source:
+            self.keys[row : row + 1] = self.keys[source : source + 1]
+            self.values[row : row + 1] = self.values[source : source + 1]
+
+    def clear(self) -> None:
+        self.keys = self.values = None
+        self._end = 0
+
+    def _make_room(self) -> None:
+        """For the columns to come. What nobody attends to goes, but for a column: the last pass may be taken back."""
+        assert self.keys is not None and self.values is not None
+        first, room = max(self._first() - 1, 0), 1 << (len(self._lengths.tokens) - 1).bit_length()
+        kept = [rows[:room, :, first : self._end, :] for rows in (self.keys, self.values)]
+        self.keys, self.values = (mx.concatenate([rows, mx.zeros(_step(rows), rows.dtype)], axis=2) for rows in kept)
+        self._end -= first
+
+
+def _room(rows: mx.array, count: int) -> list[int]:
+    """The shape of `count` rows like `rows`, with room for columns to come."""
+    return [count, rows.shape[1], (rows.shape[2] // STEP_TOKENS + 1) * STEP_TOKENS, rows.shape[3]]
+
+
+def _step(rows: mx.array) -> list[int]:
+    return [*rows.shape[:2], STEP_TOKENS, rows.shape[3]]
+
+
+def _pad(rows: mx.array, columns: int) -> mx.array:
+    """`rows` with so many columns more, rounded up, and their contents moved to the right by `columns`."""
+    before = mx.zeros([*rows.shape[:2], columns, rows.shape[3]], rows.dtype)
+    return mx.concatenate([before, rows], axis=2)
+
+
+class StateRows(ArraysCache):
+    """Recurrent states [B, …]. A pass binds new ones, so those before it are the way back."""
+
+    def __init__(self, lengths: Lengths, size: int) -> None:
+        super().__init__(size)
+        self._lengths = lengths
+        self._before: list[mx.array | None] = []
+
+    def begin_pass(self) -> None:
+        """The states as they are now are those before the pass."""
+        self._before = list(self.cache)
+
+    def join(self, part: ArraysCache) -> None:
+        """A row behind the others."""
+        pairs = zip(self.cache, part.cache, strict=True)
+        self.cache = [own if mine is None else mx.concatenate([mine, own]) for mine, own in pairs]
+
+    def hand_back(self, row: int, length: int, part: ArraysCache) -> None:
+        """`part` gets the state of `row` at `length`: now, or before the last pass."""
+        states = self.cache if self._lengths.tokens[row] == length else self._before
+        # A slice would keep all rows in memory.
+        part.cache = [None if rows is None else mx.contiguous(rows[row : row + 1]) for rows in states]
+
+    def move(self, source: int, row: int) -> None:
+        """The last row, `source`, takes the place of `row`."""
+        order = mx.array([source if at == row else at for at in range(source)], dtype=mx.int32)
+        for states in (self.cache, self._before):
+            for at, rows in enumerate(states):
+                if rows is not None and rows.shape[0] > source:
+                    states[at] = rows[order]
+
+    def clear(self) -> None:
+        self.cache, self._before = [None] * len(self.cache), []
+
+
+class Rows:
+    """All layer caches of one network, with a row for each conversation that joined; a pass feeds a token to each."""
+
+    def __init__(self, layers: Sequence[Any]) -> None:
+        """`layers` are such as one conversation has. Raises: Refused if one of them is of a kind that has no rows."""
+        self._lengths = Lengths()
+        self.layers = [_rows_of(layer, self._lengths) for layer in layers]
+        self._parts: list[KeyValueRows | StateRows] = leaves(self.layers)
+
+    def __len__(self) -> int:
+        return len(self._lengths.tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return sum(part.nbytes for part in self._parts if not part.empty())
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Around one call of the network on a token of every row."""
+        tokens = self._lengths.tokens
+        before, self._lengths.after = (mx.array([n + i for n in tokens], dtype=mx.int32) for i in range(2))
+        for part in self._parts:
+            if isinstance(part, StateRows):
+                part.begin_pass()
+            else:
+                part.offset = before
+        yield
+        self._lengths.tokens = [n + 1 for n in tokens]
+
+    def join(self, layers: Sequence[Any], length: int) -> None:
+        """A row behind the others, with the `length` tokens that `layers` hold, which stay as they are."""
+        for rows, part in zip(self._parts, leaves(layers), strict=True):
+            if not part.empty():
+                rows.join(part)
+        self._lengths.tokens.append(length)
+
+    def leave(self, row: int, layers: Sequence[Any], length: int) -> None:
+        """`row` goes, and the last one takes its place: `layers`, which joined, now hold its first `length` tokens.
+
+        That is all that it holds, or one less.
+        """
+        held, last = self._lengths.tokens, len(self) - 1
+        for rows, part in zip(self._parts, leaves(layers), strict=True):
+            if not part.empty():
+                rows.hand_back(row, length, part)
+        mx.async_eval([layer.state for layer in layers])  # nothing that is lazy may hold on to the rows
+        self.drop(row)
+
+    def drop(self, row: int) -> None:
+        """`row` goes, and the last one takes its place."""
+        held, last = self._lengths.tokens, len(self) - 1
+        held[row] = held[last]
+        held.pop()
+        for rows in self._parts:
+            if held:
+                rows.move(last, row)
+            else:
+                rows.clear()
+
+
+def _rows_of(layer: Any, lengths: Lengths) -> Any:
+    if isinstance(layer, CacheList):
+        return CacheList(*(_rows_of(part, lengths) for part in layer.caches))
+    if type(layer) is ArraysCache:
+        return StateRows(lengths, len(layer.cache))
+    if type(layer) not in (KVCache, WindowKVCache):
+        raise Refused(f"a {type(layer).__name__} is of one conversation alone", "its requests take turns")
+    return KeyValueRows(lengths, layer.max_size if type(layer) is WindowKVCache else None)
