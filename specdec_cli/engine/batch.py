@@ -17,6 +17,7 @@ from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.hidden import same
 from specdec_cli.engine.model import CachedModel, Network, Output
+from specdec_cli.engine.planning.history import History
 
 # The conversations by which a network is proven: tokens that each has read, and passes that they share.
 TRIED_LENGTHS, TRIED_PASSES = (5, 3), 2
@@ -31,11 +32,12 @@ class Seat:
     """A reply's place in the passes that are shared.
 
     `wanted`, by whoever runs the replies: from its next round on it is to share them, or no longer. While it has a row,
-    `token` [1] is what it feeds next, and `sharers` replies shared its last pass.
+    `token` [1] is what it feeds next, and `sharers` replies shared its last pass. `history` tells what it costs alone.
     """
 
     def __init__(self, batch: Batch) -> None:
         self._batch, self.wanted = batch, False
+        self.history: History | None = None
         self.token = NO_TOKENS
         self.sharers = 0
         self._output: Output | None = None

@@ -48,6 +48,9 @@ def decode(
     """
     index, left = 0, max_tokens
 
+    if seat is not None:
+        seat.history = drafters.history
+
     def shares() -> bool:
         return seat is not None and seat.wanted
 

@@ -69,9 +69,9 @@ class Proposed:
 class Pass:
     """One target pass in flight; `packed` is the round's one read-back (`read_back`).
 
-    `queued`: launched before the pass before it was read. `read_tokens` of the context were read by the draft before
-    it, which took `prefill_seconds` if nothing was read before. `batch_size` replies shared it. `drafted_at` is the clock when the draft was done, None
-    where it was not waited for. `reason` is that of K.
+    `queued`: launched before the pass before it was read, or by others: `batch_size` replies share it. `read_tokens` of
+    the context were read by the draft before it, which took `prefill_seconds` if nothing was read before. `drafted_at`
+    is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
     """
 
     draft: Draft
@@ -137,7 +137,8 @@ class Pipeline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._target.leave(self._context, len(self._context) - 1)
+        if self.shared:
+            self._target.leave(self._context, len(self._context) - 1)
         self._target.commit(self._context, len(self._context) - 1)
 
     def propose(self, plan: Plan) -> None:

@@ -2,7 +2,7 @@
 
 That thread owns the models: they are loaded, used and dropped there alone, for mlx's streams are a thread's. The jobs
 that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the clock
-of `serve.shares`.
+of `serve.shares`; or it is a target pass that several of them share (`serve.running`).
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass
 
 from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
-from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
+from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.serve.conversations import Conversation, Conversations
-from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, TooLarge, TooLong, unforeseen
+from specdec_cli.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
+from specdec_cli.serve.running import RunningJob, Sharing, job_bytes, require_room, room_beside
 from specdec_cli.serve.shares import FairClock
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
@@ -36,8 +36,6 @@ CLOSING_SECONDS = 30.0
 # So long nobody must have asked for anything before freed buffers go: those of conversations that gave way stay after
 # the last answer.
 IDLE_SECONDS = 60.0
-# While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
-SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,58 +46,12 @@ class SchedulerOptions:
     models are dropped; None keeps them. `usable_bytes` None is what the device says.
     """
 
-    parallel: int = 2
+    parallel: int = 4
     queue: int = 16
     slots: int = 16
     cache_bytes: int | None = None
     idle_seconds: float | None = 600.0
     usable_bytes: int | None = None
-
-
-class RunningJob:
-    """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one."""
-
-    def __init__(self, handle: JobHandle, kept: Conversation, had_seconds: float = 0.0) -> None:
-        self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
-        self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
-        job = handle.job
-        self._events = kept.session.reply(job.prompt, job.request, lambda: handle.cancelled, raw=job.raw)
-
-    def reads_for(self, job: Job) -> bool:
-        """Whether it is reading most of what `job` has to read."""
-        if self.handle.is_read:
-            return False
-        shared = common_prefix(self.handle.job.prompt, job.prompt)
-        return 2 * shared > len(job.prompt) and shared > self.kept.length
-
-    def turn(self, alone: bool = True) -> Iterator[Event]:
-        """The events of one turn; the last turn's last one is a Finish or a Failure. It is short unless `alone`.
-
-        Whatever happens in a turn, the job's client hears of it, and the thread lives on.
-        """
-        self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
-        began = self.kept.watch()
-        try:
-            with untrusted(unforeseen):
-                while True:
-                    with self.kept.watch:
-                        event = next(self._events)
-                    self.last_seconds = self.kept.watch() - began
-                    if isinstance(event, Reading) and event.reader == "target":
-                        self._measure_chunk(event)
-                    yield event
-                    if isinstance(event, Reading | RoundDone | Finish):
-                        break
-        except SpecdecError as error:
-            yield Failure(error.message, error.hint, error.exit_code)
-        self.had_seconds += self.last_seconds
-
-    def _measure_chunk(self, event: Reading) -> None:
-        """The next chunk beside others: as many tokens, a power of two, as were read in the time that one may take."""
-        tokens, self._read_tokens = event.read_tokens - self._read_tokens, event.read_tokens
-        if tokens < event.read_tokens and self.last_seconds:  # of the first chunk it is not known where it began
-            within = int(tokens / self.last_seconds * SHARED_CHUNK_SECONDS)
-            self._chunk_tokens = max(1 << within.bit_length() >> 1, LEAST_CHUNK_TOKENS)
 
 
 class Scheduler:
@@ -126,6 +78,7 @@ class Scheduler:
         self._conversations: Conversations | None = None
         self._jobs: tuple[RunningJob, ...] = ()
         self._fair = FairClock()
+        self._sharing: Sharing | None = None
         self._beginning: JobHandle | None = None
         self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
@@ -246,6 +199,7 @@ class Scheduler:
                 self._conversations = Conversations(
                     self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
+                self._sharing = Sharing(pair, capacity) if self.options.parallel > 1 else None
                 self._pair = pair
                 self._holds(capacity.weight_bytes)
         return self._pair
@@ -274,7 +228,8 @@ class Scheduler:
         assert self._conversations is not None and self._capacity is not None
         require_room(handle.job, self._capacity)
         kept = self._conversations.take(handle.job)
-        jobs = (*self._jobs, RunningJob(handle, kept, self._fair.joins_at()))
+        seat = self._sharing.seat(handle.job) if self._sharing else None
+        jobs = (*self._jobs, RunningJob(handle, kept, self._fair.joins_at(), seat))
         try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
             room = room_beside([job.handle.job for job in jobs], self._capacity)
             held = sum(job.kept.nbytes for job in jobs)
@@ -298,20 +253,72 @@ class Scheduler:
     def _next_turn(self) -> None:
         """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
 
-        No name of this thread's loop may hold a job: its models could not be dropped.
+        If it waits for a pass that others share, all of those who do not wait yet go first. No name of this thread's
+        loop may hold a job: its models could not be dropped.
         """
-        self._turn(min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds)))
+        self._choose_sharers()
+        job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
+        if not job.waits or job.handle.cancelled:
+            self._turn(job)
+        elif late := [one for one in self._jobs if one.is_late]:
+            self._turn(late[0])
+        else:
+            self._share_pass([one for one in self._jobs if one.waits])
+
+    def _choose_sharers(self) -> None:
+        if self._sharing is not None and self._capacity is not None:
+            jobs = [job.handle.job for job in self._jobs]
+            self._sharing.choose(self._jobs, room_beside(jobs, self._capacity))
 
     def _turn(self, job: RunningJob) -> None:
         running = len(self._jobs)
-        for event in job.turn(alone=running == 1):
+        self._hand_on(job, alone=running == 1)
+        job.had_seconds += job.last_seconds
+        self._fair.serve(job.last_seconds, running)
+
+    def _share_pass(self, jobs: Sequence[RunningJob]) -> None:
+        """One pass for all `jobs`, whose time they share. The next one is queued before this one's tokens go out."""
+        assert self._sharing is not None
+        running, began = len(self._jobs), self._clock()
+        with ExitStack() as watches:
+            for job in jobs:
+                watches.enter_context(job.kept.watch)
+            self._run_shared(jobs)
+            sharers = [job for job in jobs if self._goes_on(job)]
+            if all(job.seat is not None and job.seat.wanted for job in sharers):
+                self._run_shared(sharers)
+            for job in sharers:
+                if self._goes_on(job) and job.seat is not None and job.seat.wanted:
+                    self._goes_on(job)  # to where it waits for the next pass
+        seconds = self._clock() - began
+        self._sharing.observe(len(jobs), seconds)
+        for job in jobs:
+            job.had_seconds += seconds / len(jobs)
+        self._fair.serve(seconds, running)
+
+    def _run_shared(self, jobs: Sequence[RunningJob]) -> None:
+        """Queue the pass of `jobs`; if that fails, each of them hears of it in its turn."""
+        assert self._sharing is not None
+        try:
+            self._sharing.run()
+        except (RuntimeError, MemoryError) as error:
+            for job in jobs:
+                job.error = error
+
+    def _goes_on(self, job: RunningJob) -> bool:
+        """A turn of `job`; whether it was not its last."""
+        self._hand_on(job, alone=False)
+        return job in self._jobs
+
+    def _hand_on(self, job: RunningJob, alone: bool) -> None:
+        """The events of a turn of `job`, to its client."""
+        for event in job.turn(alone):
             if isinstance(event, Finish | Failure):
                 self._jobs = tuple(other for other in self._jobs if other is not job)
                 self._give_back(job.kept, broken=isinstance(event, Failure) and event.exit_code != UsageError.exit_code)
                 self._end(job.handle, event)
             else:
                 self._notify(job.handle, event)
-        self._fair.serve(job.last_seconds, running)
 
     def _give_back(self, kept: Conversation, broken: bool) -> None:
         """The conversation of a job that is done; what a failure may have left in it is forgotten."""
@@ -357,40 +364,7 @@ class Scheduler:
         self._queue.wait(None)
 
     def _unload(self) -> None:
-        self._conversations = self._pair = None
+        self._conversations = self._pair = self._sharing = None
         gc.collect()
         clear_cache()
         self._holds(0)
-
-
-def require_room(job: Job, capacity: Capacity) -> None:
-    """Refuse a job before anything is allocated for it.
-
-    Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
-    """
-    prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
-    if limit is not None and prompt >= limit:
-        hint = "shorten the conversation, or serve a pair with a longer context"
-        raise TooLong(too_long(prompt, limit), hint)
-    need = capacity.weight_bytes + job_bytes(job, capacity)
-    if need > capacity.limit_bytes:
-        raise TooLarge(
-            too_large("models and caches", need, most_tokens(job, capacity), capacity.limit_bytes),
-            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
-        )
-
-
-def most_tokens(job: Job, capacity: Capacity) -> int:
-    """Tokens that prompt and answer have at most."""
-    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context.tokens(job.request)
-    return tokens if limit is None else min(tokens, limit)
-
-
-def job_bytes(job: Job, capacity: Capacity) -> int:
-    """Bytes of its caches once it is done."""
-    return capacity.cache_bytes(most_tokens(job, capacity))
-
-
-def room_beside(jobs: Sequence[Job], capacity: Capacity) -> int:
-    """Bytes that are left beside the weights and all `jobs`, once they are done."""
-    return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)

@@ -28,13 +28,14 @@ MOST_SNAPSHOTS, LEAST_SNAPSHOTS, SNAPSHOT_SHARE = 8, 2, 1 / 16
 class Capacity:
     """`caches` are (length, bytes) of one conversation of that length, ascending; `limit_bytes` is what may be used.
 
-    `snapshots` are how many a slot is to keep where caches cannot be trimmed; `caches` count them. `relief` says what
-    makes room, without loading another pair.
+    `target_caches` are those of the target alone, without snapshots. `snapshots` are how many a slot is to keep where
+    caches cannot be trimmed; `caches` count them. `relief` says what makes room, without loading another pair.
     """
 
     weight_bytes: int
     limit_bytes: int
     caches: tuple[tuple[int, int], ...]
+    target_caches: tuple[tuple[int, int], ...] = ((0, 0),)
     snapshots: int = LEAST_SNAPSHOTS
     context: ContextLimit = field(default_factory=ContextLimit)
     relief: str = ""
@@ -57,11 +58,19 @@ class Capacity:
 
     def cache_bytes(self, tokens: int) -> int:
         """Bytes of one conversation of so many tokens."""
-        place = min(bisect_left(self.caches, (tokens, 0)), len(self.caches) - 1)
-        (low, low_bytes), (high, high_bytes) = self.caches[max(place - 1, 0)], self.caches[place]
-        if tokens <= low or low == high:
-            return low_bytes
-        return low_bytes + (high_bytes - low_bytes) * (tokens - low) // (high - low)
+        return _bytes_at(self.caches, tokens)
+
+    def target_bytes(self, tokens: int) -> int:
+        """Of these what attention of the target reads."""
+        return _bytes_at(self.target_caches, tokens)
+
+
+def _bytes_at(sizes: tuple[tuple[int, int], ...], tokens: int) -> int:
+    place = min(bisect_left(sizes, (tokens, 0)), len(sizes) - 1)
+    (low, low_bytes), (high, high_bytes) = sizes[max(place - 1, 0)], sizes[place]
+    if tokens <= low or low == high:
+        return low_bytes
+    return low_bytes + (high_bytes - low_bytes) * (tokens - low) // (high - low)
 
 
 def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
@@ -95,10 +104,14 @@ def capacity_of(pair: LoadedPair, usable_bytes: int | None = None) -> Capacity:
     relief += (
         [f"--drafter none frees {size(draft.weight_bytes)} and the draft's caches"] if draft and head is None else []
     )
+    caches = tuple((length, held(length) + held_by_head(length)) for length in lengths)
+    slot.target.mark((), 0)
+    value_bytes = 4 if target.dtype == "float32" else 2
     return Capacity(
         weight_bytes=weight_bytes,
         limit_bytes=limit,
-        caches=tuple((length, held(length) + held_by_head(length)) for length in lengths),
+        caches=caches,
+        target_caches=tuple((length, slot.target.cache_bytes(length, value_bytes)) for length in lengths),
         snapshots=snapshots,
         context=pair.context,
         relief=", ".join([*relief, "--max-context N bounds them"]),

@@ -96,19 +96,24 @@ class GainMeter:
 
 
 class Stopwatch:
-    """A clock that runs only inside its own context: it stands still while others have their turn."""
+    """A clock that runs only inside its own context, which may nest: it stands still while others have their turn."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._kept = 0.0
         self._since: float | None = None
+        self._depth = 0
 
     def __call__(self) -> float:
         return self._kept + (0.0 if self._since is None else self._clock() - self._since)
 
     def __enter__(self) -> Stopwatch:
-        self._since = self._clock()
+        if not self._depth:
+            self._since = self._clock()
+        self._depth += 1
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._kept, self._since = self(), None
+        self._depth -= 1
+        if not self._depth:
+            self._kept, self._since = self(), None

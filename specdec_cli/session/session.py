@@ -9,10 +9,10 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 from specdec_cli.core.errors import DoesNotFit, UsageError
-from specdec_cli.core.events import Event, Finish, FinishReason, Prefill, Reading, Start
+from specdec_cli.core.events import Event, Finish, FinishReason, Prefill, Reading, Round, Start
 from specdec_cli.core.kinds import Drafting, drafting, effective_rule
 from specdec_cli.core.request import Request, effective, request_of, require_lookups, require_valid, token_ids
 from specdec_cli.core.speedup import Meter
@@ -20,6 +20,7 @@ from specdec_cli.core.stats import Stats
 from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
+from specdec_cli.engine.batch import Seat, Waiting
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.drafters.base import read_together
@@ -198,11 +199,16 @@ class Session:
             prompt = self.pair.text_tokens(prompt) if raw else self.pair.chat_tokens(prompt)
         else:
             prompt = token_ids("prompt", prompt)
-        return self._events(prompt, request, cancelled, raw)
+        # Without a seat nothing waits.
+        return cast(Iterator[Event], self.steps(prompt, request, cancelled, raw))
 
-    def _events(self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool) -> Iterator[Event]:
+    def steps(
+        self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool, seat: Seat | None = None
+    ) -> Generator[Event | Waiting]:
+        """The same for ids and a valid request, which may share passes with other replies from a `seat`."""
         with recovering(self.slot.target, self.slot.draft):
-            yield from Reply(self.pair, self.slot, prompt, request, raw).events(self._controller, self.clock, cancelled)
+            reply = Reply(self.pair, self.slot, prompt, request, raw)
+            yield from reply.events(self._controller, self.clock, cancelled, seat)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part."""
@@ -228,8 +234,10 @@ class Reply:
         self.sampling = self._sampling()
         self.stats = Stats()
 
-    def events(self, controller: DraftController, clock: Clock, cancelled: Cancelled) -> Iterator[Event]:
-        """As `Session.reply`; once."""
+    def events(
+        self, controller: DraftController, clock: Clock, cancelled: Cancelled, seat: Seat | None = None
+    ) -> Iterator[Event | Waiting]:
+        """As `Session.steps`; once."""
         target, request, stats, context = self.slot.target, self.request, self.stats, list(self.prompt)
         rule = self.rule()
         yield self._start(rule.name)
@@ -244,11 +252,11 @@ class Reply:
         meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens)
         rounds = decode(
             target, drafters, rule, context, self.max_tokens, self.ends, meter.clock,
-            lambda: halted or cancelled(), request.logprobs,
+            lambda: halted or cancelled(), request.logprobs, seat,
         )  # fmt: skip
         first = last = meter.clock()
         for round in rounds:
-            if isinstance(round, Reading):
+            if not isinstance(round, Round):
                 yield round
                 continue
             done = writer.write(round)

@@ -148,12 +148,13 @@ def _pad(rows: mx.array, columns: int) -> mx.array:
     return mx.concatenate([before, rows], axis=2)
 
 
-class StateRows(ArraysCache):
+class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
     """Recurrent states [B, …]. A pass binds new ones, so those before it are the way back."""
 
     def __init__(self, lengths: Lengths, size: int) -> None:
         super().__init__(size)
         self._lengths = lengths
+        self.cache: list[mx.array | None]
         self._before: list[mx.array | None] = []
 
     def begin_pass(self) -> None:
@@ -225,15 +226,15 @@ class Rows:
 
         That is all that it holds, or one less.
         """
-        held, last = self._lengths.tokens, len(self) - 1
-        for rows, part in zip(self._parts, leaves(layers), strict=True):
-            if not part.empty():
-                rows.hand_back(row, length, part)
-        mx.async_eval([layer.state for layer in layers])  # nothing that is lazy may hold on to the rows
-        self.drop(row)
+        try:
+            for rows, part in zip(self._parts, leaves(layers), strict=True):
+                if not part.empty():
+                    rows.hand_back(row, length, part)
+            mx.async_eval([layer.state for layer in layers])  # nothing that is lazy may hold on to the rows
+        finally:
+            self._drop(row)
 
-    def drop(self, row: int) -> None:
-        """`row` goes, and the last one takes its place."""
+    def _drop(self, row: int) -> None:
         held, last = self._lengths.tokens, len(self) - 1
         held[row] = held[last]
         held.pop()

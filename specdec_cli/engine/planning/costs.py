@@ -203,6 +203,10 @@ class RoundCosts:
         """Of any pass that was measured."""
         return max(self._passes.medians, default=1)
 
+    def batch_steps(self, n: int, seconds: float) -> float:
+        """Plain steps of a pass that n replies share, which takes `seconds`; before a plain step was, of n rows."""
+        return seconds / self.plain_seconds() if self.ready else self.pass_steps()[n - 1]
+
     def plain_seconds(self) -> float:
         """A plain step, now: its median; else as its start and wider passes suggest; 1 before anything was measured.
 

@@ -122,6 +122,12 @@ class History:
             spell=self.spell,
         )
 
+    def price(self) -> float:
+        """Plain steps a token of a reply that has its passes to itself."""
+        if not self._max_k or not (self.spell.drafts or self.spell.since == inf):
+            return 1.0
+        return min(cheapest(self.costs.round_steps(), self.acceptance.rates(self._max_k)).price, 1.0)
+
     def _reading(self) -> float:
         """Plain steps until the draft has read what it missed."""
         plain, token = self.costs.plain_seconds(), self.costs.read_steps()
