@@ -41,7 +41,7 @@ NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
 CONFIG = "--print-config"
 # What `serve.scheduler` takes where nothing is said; its import would load mlx.
-SLOTS, PARALLEL = 16, 2
+SLOTS, PARALLEL = 16, 4
 
 
 @dataclass(frozen=True, slots=True)

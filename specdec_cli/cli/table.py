@@ -177,7 +177,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             names=tuple(CLIENTS), name="config"),
         Row("--detach", "Run in the background; specdec stop ends it"),
         Row("--switch", "Load whatever local pair a request names"),
-        Row("--parallel N", "Answers that take turns; more wait", "PARALLEL", low=1),
+        Row("--parallel N", "Answers at once; more wait", "PARALLEL", low=1),
         Row("--idle-unload TIME", "Idle time before models unload", "IDLE_UNLOAD", "never keeps them."),
         Row("--slots N", "Conversations whose caches are kept", "SLOTS", rare=True, low=1),
         Row("--cache-bytes N", "Memory for the caches of kept conversations", "CACHE_BYTES",

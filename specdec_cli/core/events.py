@@ -172,9 +172,8 @@ def to_dict(event: Event) -> dict[str, Any]:
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}
-        for field_name in ("logprobs", "gain"):
-            if not values[field_name]:
-                del values[field_name]
+        usual = {"logprobs": (), "gain": None, "batch_size": 1}
+        values = {name: value for name, value in values.items() if name not in usual or value != usual[name]}
     return {"event": event.event, **values}
 
 

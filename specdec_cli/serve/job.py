@@ -175,8 +175,9 @@ class SchedulerStatus:
     """What a scheduler is doing at `now`, and the sums since it began: jobs that ended, `totals` of their events.
 
     `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
-    `conversations` of `most_conversations` are kept, in `cache_bytes` of `budget_bytes`. `warning` says that the jobs
-    that run will take most of the memory.
+    `sharing` jobs share their passes; `turns` says why none ever does, empty where they may. `conversations` of
+    `most_conversations` are kept, in `cache_bytes` of `budget_bytes`. `warning` says that the jobs that run will take
+    most of the memory.
     """
 
     loaded: bool = True
@@ -193,3 +194,5 @@ class SchedulerStatus:
     cancelled: int = 0
     pair: str = ""
     warning: str = ""
+    sharing: int = 0
+    turns: str = ""

@@ -56,9 +56,14 @@ class RunningJob:
         return 2 * shared > len(job.prompt) and shared > self.kept.length
 
     @property
+    def shares(self) -> bool:
+        """Whether it shares passes with others, or is about to."""
+        return self.seat is not None and self.seat.wanted
+
+    @property
     def is_late(self) -> bool:
         """Whether others wait for it before they share a pass."""
-        return self.seat is not None and self.seat.wanted and self.handle.is_read and not self.waits
+        return self.shares and self.handle.is_read and not self.waits
 
     def turn(self, alone: bool = True) -> Iterator[Event]:
         """The events of one turn, up to where it `waits`; the last turn's last one is a Finish or a Failure.
@@ -152,7 +157,7 @@ class Sharing:
         histories = [seat.history for seat in seats if seat.history is not None]
         steps = fmean(history.costs.batch_steps(len(jobs), median(seconds)) for history in histories)
         price = fmean(history.price() for history in histories)
-        return shares(steps, price * len(jobs), any(seat.wanted for seat in seats))
+        return shares(steps, price * len(jobs), now=any(seat.wanted for seat in seats))
 
 
 def require_room(job: Job, capacity: Capacity) -> None:

@@ -126,6 +126,8 @@ class Scheduler:
             cancelled=self._cancelled,
             pair=self._pair_name,
             warning=capacity.warning(need) if capacity and running else "",
+            sharing=sum(job.shares for job in self._jobs),
+            turns=self._sharing.refusal if self._sharing else "",
         )
 
     def close(self) -> None:
@@ -285,10 +287,10 @@ class Scheduler:
                 watches.enter_context(job.kept.watch)
             self._run_shared(jobs)
             sharers = [job for job in jobs if self._goes_on(job)]
-            if all(job.seat is not None and job.seat.wanted for job in sharers):
+            if all(job.shares for job in sharers):
                 self._run_shared(sharers)
             for job in sharers:
-                if self._goes_on(job) and job.seat is not None and job.seat.wanted:
+                if self._goes_on(job) and job.shares:
                     self._goes_on(job)  # to where it waits for the next pass
         seconds = self._clock() - began
         self._sharing.observe(len(jobs), seconds)

@@ -1,9 +1,8 @@
-"""Runs several replies as a scheduler does, at the engine's level: some share their passes, at whatever moment."""
+"""Runs several replies as a scheduler does, at the engine's level: some share their passes, from and to any round."""
 
 import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from specdec_cli.core.events import Round
 from specdec_cli.engine.batch import Batch, Seat, Waiting
@@ -13,74 +12,81 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
-@dataclass
 class Reply:
-    """One reply: what it decodes, and where it stands."""
+    """`tokens` tokens after `context`, which grows; it is cancelled after so many rounds, if after any."""
 
-    target: CachedModel
-    drafters: Drafters
-    rule: AcceptanceRule
-    context: list[int]
-    tokens: int
-    cancels_after: int | None = None
+    def __init__(
+        self,
+        target: CachedModel,
+        drafters: Drafters,
+        rule: AcceptanceRule,
+        context: Sequence[int],
+        tokens: int,
+        cancelled_after: float = float("inf"),
+    ) -> None:
+        self.target, self.context, self.rounds = target, list(context), list[Round]()
+        self.waits = self.ended = False
+        self._drafters, self._rule, self._tokens, self._last = drafters, rule, tokens, cancelled_after
 
     def begin(self, batch: Batch) -> None:
-        self.seat, self.waits, self.ended, self.rounds = Seat(batch), False, False, list[Round]()
-        deque_of(self.target.prefill(self.context))
-        self._steps: Iterator[object] = decode(
-            self.target, self.drafters, self.rule, self.context, self.tokens, frozenset(), time.perf_counter,
-            lambda: self.cancels_after is not None and len(self.rounds) >= self.cancels_after, seat=self.seat,
+        """Its prompt is read, and nothing decoded yet."""
+        self.target.reuse(self.context)
+        for _ in self.target.prefill(self.context):
+            pass
+        self.seat = Seat(batch)
+        self._steps = decode(
+            self.target, self._drafters, self._rule, self.context, self._tokens, frozenset(), time.perf_counter,
+            lambda: len(self.rounds) >= self._last, seat=self.seat,
         )  # fmt: skip
 
     def go_on(self) -> None:
-        """Up to its next round or wait."""
-        for step in self._steps:
-            self.waits = isinstance(step, Waiting)
-            if isinstance(step, Round):
-                self.rounds.append(step)
-            return
-        self.ended, self.waits = True, False
+        """Up to its next round or wait, or to its end."""
+        step = next(self._steps, None)
+        self.waits, self.ended = isinstance(step, Waiting), step is None
+        if isinstance(step, Round):
+            self.rounds.append(step)
 
 
-def deque_of(steps: Iterator[object]) -> None:
-    for _ in steps:
-        pass
+def run_alone(reply: Reply, batch: Batch) -> list[int]:
+    """Its context at its end."""
+    reply.begin(batch)
+    while not reply.ended:
+        reply.go_on()
+    return reply.context
 
 
-def run_together(batch: Batch, replies: Sequence[Reply], seed: int, ahead: bool = True) -> int:
-    """All of `replies` to their ends; who comes, joins and leaves when is drawn. Returns the passes that were shared."""
-    chance, waiting, running, shared = random.Random(seed), list(replies), list[Reply](), 0
-    while waiting or running:
-        if waiting and (not running or chance.random() < 0.4):
-            reply = waiting.pop(0)
-            reply.begin(batch)
-            running.append(reply)
+def run_together(batch: Batch, replies: Sequence[Reply], seed: int) -> int:
+    """All of `replies`, to their ends; who joins and leaves when is drawn. Returns how many rounds were shared."""
+    chance, coming, running = random.Random(seed), list(replies), list[Reply]()
+    while coming or running:
+        if coming and (not running or chance.random() < 0.4):
+            running.append(coming.pop(0))
+            running[-1].begin(batch)
+            running[-1].seat.wanted = True
         for reply in running:
-            reply.seat.wanted = reply.seat.wanted != (chance.random() < 0.15)
+            if chance.random() < 0.15:
+                reply.seat.wanted = chance.random() < 0.75
         alone = [reply for reply in running if not reply.waits]
         if alone and chance.random() < 0.8:
             chance.choice(alone).go_on()
-        elif members := [reply for reply in running if reply.waits]:
-            shared += 1
-            cycle(batch, members, chance.random() < 0.5 and ahead)
+        elif waiting := [reply for reply in running if reply.waits]:
+            share(batch, waiting, ahead=chance.random() < 0.5)
         running = [reply for reply in running if not reply.ended]
-    return shared
+    return sum(round.batch_size > 1 for reply in replies for round in reply.rounds)
 
 
-def cycle(batch: Batch, members: Sequence[Reply], ahead: bool) -> None:
-    """A pass of all that wait; `ahead`: with the next one queued before this one is read."""
+def share(batch: Batch, waiting: Sequence[Reply], ahead: bool) -> None:
+    """A pass of all who wait; `ahead`: with the next one queued before it is read."""
     batch.run()
-    members = [reply for reply in members if reply.seat.queued]
-    for reply in members:
+    sharers = [reply for reply in waiting if reply.seat.queued]
+    for reply in sharers:
         reply.go_on()  # its verdict is queued
-    going_on = [reply for reply in members if reply.waits]
-    if ahead and len(going_on) == len(batch):
-        for reply in going_on:
+    sharers = [reply for reply in sharers if reply.waits]
+    if ahead and len(sharers) == len(batch):
+        for reply in sharers:
             reply.seat.wanted = True
         batch.run()
-    for reply in going_on:
+    for reply in sharers:
         reply.go_on()  # it reads
-        while not (reply.waits or reply.ended):
-            if not reply.seat.wanted:
-                break
+        while reply.seat.wanted and not (reply.waits or reply.ended):
             reply.go_on()

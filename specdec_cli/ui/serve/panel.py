@@ -224,7 +224,8 @@ def _state(status: SchedulerStatus) -> str:
         return "loading the models…" if running else "models unloaded until the next request"
     if not running and not waiting:
         return "idle"
-    return f"{running} running" + (f", {waiting} waiting" if waiting else "")
+    shared = f", {status.sharing} in one pass" if status.sharing > 1 else ""
+    return f"{running} running{shared}" + (f", {waiting} waiting" if waiting else "")
 
 
 def ended_rows(status: SchedulerStatus, width: int) -> list[Text]:

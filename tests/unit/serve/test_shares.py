@@ -8,7 +8,8 @@ from fakes.device import FakeDevice
 from fakes.serving import Client, ids, job, tiny_loaded
 from specdec_cli.core.events import Finish, Reading, RoundDone
 from specdec_cli.engine import device
-from specdec_cli.serve.scheduler import FIRST_CHUNK_TOKENS, Scheduler, SchedulerOptions
+from specdec_cli.serve.running import FIRST_CHUNK_TOKENS
+from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = pytest.mark.slow
 

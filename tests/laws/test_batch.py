@@ -1,0 +1,169 @@
+"""Replies that share their passes say what each says alone, whoever comes and goes when: over every kind of cache."""
+
+import mlx.core as mx
+import pytest
+
+from conformance.architectures import architectures, tiny_network
+from fakes.sharing import Reply, run_alone, run_together
+from specdec_cli.core.errors import Refused
+from specdec_cli.engine.batch import Batch, Seat, prove
+from specdec_cli.engine.cache import rows
+from specdec_cli.engine.drafters.drafters import Drafters
+from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.model import CachedModel, Network
+from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.sampler import Sampler
+from specdec_cli.engine.sampling.warps import Sampling
+
+# Full, windowed, shared, latent and recurrent caches, alone and mixed; learned positions; experts; sinks.
+NAMES = (
+    "qwen3", "llama", "gemma2", "gemma3_text", "gemma3n", "gemma4_text", "gpt_oss", "cohere2", "olmo3", "mimo_v2_flash",
+    "qwen3_5", "qwen3_next", "rwkv7", "mamba2", "lfm2", "falcon_h1", "jamba", "kimi_linear", "nemotron_h",
+    "recurrent_gemma", "deepseek_v3", "gpt2", "mixtral", "ministral3", "baichuan_m1",
+)  # fmt: skip
+TURNS = {"llama4": "ChunkedKVCache", "gpt_bigcode": "convert", "afm7": "do not score as each alone"}
+LENGTHS, TOKENS, PAST_WINDOW = (4, 9, 14, 30), (40, 12, 50, 8), 1
+EACH = [pytest.param(name, marks=() if name in NAMES[:1] else pytest.mark.slow) for name in NAMES]
+
+
+def prompt(number, length):
+    return [(5 * i + 7 * number) % 97 + 3 for i in range(length)]
+
+
+class Replies:
+    """Replies over one tiny network; those of a draft reject now and then."""
+
+    def __init__(self, name, rule=greedy):
+        self.architecture = architectures()[name]
+        self.network = Network(tiny_network(self.architecture, 1), name)
+        self.draft = Network(tiny_network(self.architecture, 1, self.architecture.noise), "draft")
+        self.batch, self._rule = prove(self.network), rule
+
+    def reply(self, number, cancelled_after=float("inf")):
+        target = CachedModel(self.network)
+        size, window = target.vocab_size, (self.architecture.window or 0) if number == PAST_WINDOW else 0
+        drafters = Drafters(ModelDrafter(CachedModel(self.draft), size, self._rule(size)), 2)
+        context = prompt(number, LENGTHS[number])
+        return Reply(target, drafters, self._rule(size), context, TOKENS[number] + window, cancelled_after)
+
+    def alone(self):
+        return [run_alone(self.reply(number), self.batch) for number in range(len(LENGTHS))]
+
+    def go_on(self, target, context):
+        """Twelve tokens more, with the caches as they are."""
+        return run_alone(Reply(target, Drafters(), greedy(target.vocab_size), context, 12), self.batch)
+
+    def differ(self, seeds):
+        """Seeds for which some reply says other words, now or when it is gone on with alone."""
+        alone, found, shared = self.alone(), [], 0
+        later = [self.go_on(CachedModel(self.network), [*context, 5]) for context in alone]
+        for seed in seeds:
+            replies = [self.reply(number) for number in range(len(LENGTHS))]
+            shared += run_together(self.batch, replies, seed)
+            assert not len(self.batch) and not self.batch.nbytes
+            said = [reply.context[:] for reply in replies]
+            after = [self.go_on(reply.target, [*reply.context, 5]) for reply in replies]
+            found += [seed] if said != alone or after != later else []
+        assert shared > 15 * len(seeds)
+        return found
+
+
+@pytest.mark.parametrize("name", EACH)
+def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(name):
+    """And its caches are then as good as its own: it goes on with them as from a prompt that was read."""
+    assert not Replies(name).differ(range(3 if name == NAMES[0] else 6))
+
+
+@pytest.mark.parametrize(
+    "name", [name if name == "afm7" else pytest.param(name, marks=pytest.mark.slow) for name in TURNS]
+)
+def test_a_network_that_cannot_is_found_before_anybody_shares(name):
+    network = Network(tiny_network(architectures()[name], 1), name)
+    with pytest.raises(Refused, match=TURNS[name]):
+        prove(network)
+
+
+def stays(cache, source, row):
+    """The last row is not moved where one went."""
+
+
+def mixed(batch):
+    """Two rows are swapped."""
+    run = Batch.run
+
+    def swapped(self):
+        run(self)
+        first, second, *_ = [*self._seats, None, None]
+        if second is not None:
+            first._output, second._output = second._output, first._output
+
+    return swapped
+
+
+def shifted(rows_, row, length, part):
+    """One position too far is handed back."""
+    return HAND_BACK(rows_, row, length - 1, part)
+
+
+HAND_BACK = rows.KeyValueRows.hand_back
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "method", "broken"),
+    [
+        ("qwen3", rows.KeyValueRows, "move", stays),
+        ("qwen3", Batch, "run", mixed(Batch)),
+        ("qwen3", rows.KeyValueRows, "hand_back", shifted),
+        pytest.param("rwkv7", rows.StateRows, "begin_pass", lambda rows: None, marks=pytest.mark.slow),
+        pytest.param("gemma3_text", rows.KeyValueRows, "make_mask", lambda *args, **more: None, marks=pytest.mark.slow),
+    ],
+)
+def test_a_mistaken_row_is_found(name, owner, method, broken, monkeypatch):
+    """Negative controls."""
+    replies = Replies(name)
+    monkeypatch.setattr(owner, method, broken)
+    try:
+        assert replies.differ(range(3))
+    except (ValueError, IndexError, AttributeError):
+        pass  # a row that is not there
+
+
+def drawing(name, seed=7, **sampling):
+    """A rule of its own at each call, under one seed."""
+    return lambda size: make_rule(name, Sampler(Sampling(temperature=0.9, **sampling), seed, prompt(0, 20), size))
+
+
+@pytest.mark.parametrize("sampling", [{}, {"repetition_penalty": 1.3, "top_k": 20}, {"frequency_penalty": 0.7}])
+def test_under_a_seed_each_draws_its_own(sampling):
+    assert not Replies("qwen3", drawing("coupled", **sampling)).differ(range(2))
+
+
+def test_a_reply_may_be_cancelled_while_it_shares():
+    replies = Replies("qwen3")
+    alone = replies.alone()
+    for seed in range(6):
+        shared = [replies.reply(number, 3 + seed if number == 2 else float("inf")) for number in range(len(LENGTHS))]
+        run_together(replies.batch, shared, seed)
+        cut = shared[2].context
+        assert [reply.context for reply in shared if reply.context is not cut] == [*alone[:2], alone[3]]
+        assert cut == alone[2][: len(cut)] and len(cut) < len(alone[2]) and not len(replies.batch)
+        assert replies.go_on(shared[2].target, cut) == alone[2][: len(cut) + 12]
+
+
+def test_a_row_of_values_that_are_no_numbers_spoils_no_row_after_it():
+    """A masked value weighs 0, and 0 times NaN is NaN."""
+    replies = Replies("qwen3")
+    layers = CachedModel(replies.network)
+    long, spoiled, late = prompt(0, 40), prompt(1, 30), prompt(2, 6)
+    seats, models = [Seat(replies.batch) for _ in range(3)], [CachedModel(replies.network) for _ in range(3)]
+    for seat, model, context in zip(seats[:2], models[:2], (long, spoiled), strict=True):
+        model.join(seat, context)
+    for part in replies.batch._rows._parts:
+        part.values[1] = mx.array(float("nan"))
+    models[1].leave(spoiled, len(spoiled) - 1)
+    models[2].join(seats[2], late)
+    replies.batch.run()
+    expected = [layers.fresh().logits(context, mx.array([], mx.int32)) for context in (long, late)]
+    found = [seats[0].take().logits, seats[2].take().logits]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert mx.allclose(ours, theirs, atol=1e-4)

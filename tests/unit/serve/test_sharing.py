@@ -1,0 +1,145 @@
+"""Requests that overlap share their passes, and each answer is what it is alone."""
+
+from collections import Counter
+from dataclasses import replace
+
+import mlx.core as mx
+import pytest
+
+from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
+from specdec_cli.core.events import Failure, Finish, RoundDone
+from specdec_cli.core.request import Constraint
+from specdec_cli.engine.batch import Batch
+from specdec_cli.serve import running
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return tiny_loaded(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def desk(pair):
+    desk = desk_of(pair, parallel=8)
+    yield desk
+    desk.close()
+
+
+def sizes(clients):
+    """How many requests shared each round's pass."""
+    return Counter(event.round.batch_size for client in clients for event in client.events if type(event) is RoundDone)
+
+
+def together(desk, jobs):
+    clients = [Client(desk, one) for one in jobs]
+    return [client.wait() for client in clients]
+
+
+def test_requests_share_passes_and_each_answer_is_that_of_the_request_alone(pair, desk):
+    """Each has its own rule, seed, penalties, bias, constraint, stop string, K and length."""
+    jobs = [
+        job(ids(20, 1), 40, k="auto"),
+        job(ids(33, 2), 30, k=0),
+        job(ids(9, 3), 35, k="auto", seed=7, sampling={"temperature": 0.9}),
+        job(ids(14, 4), 25, k=0, seed=8, rule="token", sampling={"temperature": 1.2, "top_k": 20}),
+        job(ids(25, 5), 30, k="auto", sampling={"repetition_penalty": 1.4}),
+        job(ids(12, 6), 30, k=0, constraint=Constraint("regex", "[a-z ]{60}"), logit_bias=()),
+        job(ids(30, 7), 30, k=0, logprobs=2),
+        job(ids(16, 8), 3, k="auto"),
+    ]
+    clients = together(desk, jobs)
+    for one, client in zip(jobs, clients, strict=True):
+        assert client.end.tokens == alone(pair, one), one
+    assert sizes(clients)[8] > 5
+    texts = [event.round.logprobs for event in clients[6].events if isinstance(event, RoundDone)]
+    own = [e.round.logprobs for e in pair.session().reply(jobs[6].prompt, jobs[6].request) if isinstance(e, RoundDone)]
+    assert [[one.token for one in round] for round in texts] == [[one.token for one in round] for round in own]
+
+
+def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
+    """What was said in shared passes is in the conversation's own caches."""
+    first = together(desk, [job(ids(20, n), 30, k="auto") for n in range(4)])
+    for n, client in enumerate(first):
+        longer = (*ids(20, n), *client.end.tokens, *ids(5, 50 + n))
+        assert answer(desk, job(longer, 5)).read_tokens <= 7
+
+
+def test_a_client_that_leaves_a_shared_pass_ends_alone(pair, desk):
+    jobs = [job(ids(20, n), 60, k="auto") for n in range(4)]
+    leaves = lambda client, event: client.ticket and len(client.events) == 12 and client.ticket.cancel()  # noqa: E731
+    clients = [Client(desk, one, leaves if n == 1 else lambda *_: None) for n, one in enumerate(jobs)]
+    ends = [client.wait().end for client in clients]
+    whole = [alone(pair, one) for one in jobs]
+    assert [end.tokens for n, end in enumerate(ends) if n != 1] == [said for n, said in enumerate(whole) if n != 1]
+    assert ends[1].reason == "interrupted" and ends[1].tokens == whole[1][: len(ends[1].tokens)]
+
+
+@pytest.mark.parametrize("message", ["[METAL] Insufficient Memory", "[METAL] Impacting Interactivity"])
+def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, message):
+    run, passes = Batch.run, []
+
+    def failing(self):
+        passes.append(len(self))
+        if len(passes) == 6:
+            raise RuntimeError(message)
+        run(self)
+
+    monkeypatch.setattr(Batch, "run", failing)
+    jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
+    ends = [client.end for client in together(desk, jobs)]
+    failed = [end for end in ends if isinstance(end, Failure)]
+    assert len(failed) == passes[5] >= 2 and all(end.hint for end in failed)
+    assert [client.end.tokens for client in together(desk, jobs)] == [alone(pair, one) for one in jobs]
+
+
+def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, monkeypatch):
+    """Of one conversation, in the middle of a shared pass."""
+    from specdec_cli.engine.batch import Seat
+
+    put, spoiled = Seat.put, []
+
+    def spoiling(seat, output, sharers):
+        if sharers == 3 and not spoiled:
+            spoiled.append(seat)
+            output = replace(output, logits=output.logits * mx.array(float("nan")))
+        put(seat, output, sharers)
+
+    monkeypatch.setattr(Seat, "put", spoiling)
+    jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
+    ends = [client.end for client in together(desk, jobs)]
+    assert sum(isinstance(end, Failure) and "no numbers" in end.message for end in ends) == 1
+    assert all(end.tokens == alone(pair, one) for end, one in zip(ends, jobs, strict=True) if isinstance(end, Finish))
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_a_fixed_k_takes_turns(pair, desk, k):
+    assert set(sizes(together(desk, [job(ids(20, n), 20, k=k) for n in range(3)]))) == {1}
+
+
+def test_quantized_caches_take_turns_and_health_says_so(tmp_path):
+    desk = desk_of(tiny_loaded(tmp_path, kv_bits=8), parallel=4)
+    clients = together(desk, [job(ids(20, n), 20, k="auto") for n in range(3)])
+    status = desk.status()
+    desk.close()
+    assert set(sizes(clients)) == {1} and "QuantizedKVCache" in status.turns and not status.sharing
+
+
+def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
+    monkeypatch.setattr(running.Capacity, "target_bytes", lambda self, tokens: 1 << 60)
+    assert set(sizes(together(desk, [job(ids(20, n), 20, k="auto") for n in range(3)]))) == {1}
+
+
+def test_where_turns_with_drafts_give_more_nobody_shares_for_long(pair, desk, monkeypatch):
+    """A pass of n rows is tried before it is judged."""
+    monkeypatch.setattr(running, "shares", lambda pass_steps, turn_steps, now: False)
+    found = sizes(together(desk, [job(ids(20, n), 40, k="auto") for n in range(3)]))
+    assert found[1] > 3 * (found[2] + found[3]) > 0
+
+
+def test_status_counts_who_shares(pair, desk):
+    seen = []
+    note = lambda client, event: seen.append(desk.status().sharing)  # noqa: E731
+    clients = [Client(desk, job(ids(20, n), 30, k="auto"), note) for n in range(4)]
+    for client in clients:
+        client.wait()
+    assert max(seen) == 4 and desk.status().sharing == 0
