@@ -22,6 +22,7 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from pathlib import Path
 
 SUBJECTS = (
     "reads the lines of a file", "returns the largest of three numbers", "counts the words of a text",
@@ -56,7 +57,7 @@ def serving(command, port, path, environment):
             except OSError:
                 assert process.poll() is None, f"{command[:3]} ended"
                 time.sleep(0.2)
-        yield port
+        yield process.pid
     finally:
         process.terminate()
         process.wait(30)
@@ -91,6 +92,15 @@ async def load(port, model, prompts, lengths):
     return time.perf_counter() - began, answers
 
 
+def cpu_seconds(pid):
+    """That a process has used so far, all threads; on a shared machine they tell more than the clock. Linux only."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return math.nan
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def interval(logs):
     """Geometric mean and 95 % interval of ratios by Student's t."""
     t = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}[max(len(logs) - 1, 1)]
@@ -115,36 +125,43 @@ def main(options):
     )
     mlx_lm = [options.theirs, "-m", "mlx_lm", "server", "--model", options.target, "--port", str(theirs)]
     with (
-        serving(specdec, ours, "/health", environment),
-        serving(mlx_lm, theirs, "/health", environment),
+        serving(specdec, ours, "/health", environment) as ours_pid,
+        serving(mlx_lm, theirs, "/health", environment) as theirs_pid,
     ):
         sides, number = {"specdec": (ours, ""), "mlx_lm": (theirs, "default_model")}, 0
+        pids = {"specdec": ours_pid, "mlx_lm": theirs_pid}
         for side in sides.values():  # compiles, and learns what passes cost
             asyncio.run(load(*side, [prompt(1000 + i) for i in range(max(counts))], [8] * max(counts)))
             asyncio.run(load(*side, [prompt(2000)], [32]))
         print("clients  specdec   mlx_lm tok/s  ratio                    p50 s          p95 s          first word p95")
         for count in counts:
-            rates, taken, firsts, alike = {}, {}, {}, []
+            rates, taken, firsts, used, alike = {}, {}, {}, {}, []
             for turn in range(options.rounds):
                 prompts = [prompt(number + i) for i in range(count)]
                 lengths = [options.tokens * (4 if options.mixed and i % 2 else 1) for i in range(count)]
                 number += count
                 for name in sorted(sides, reverse=turn % 2 == 0):
+                    before = cpu_seconds(pids[name])
                     seconds, answers = asyncio.run(load(*sides[name], prompts, lengths))
-                    rates.setdefault(name, []).append(sum(one[1] for one in answers) / seconds)
+                    tokens = sum(one[1] for one in answers)
+                    rates.setdefault(name, []).append(tokens / seconds)
+                    used.setdefault(name, []).append(tokens / (cpu_seconds(pids[name]) - before))
                     taken.setdefault(name, []).extend(one[2] for one in answers)
                     firsts.setdefault(name, []).extend(one[3] for one in answers)
                     if name == "specdec" and turn == 0:
                         alone = [asyncio.run(ask(*sides[name], *one))[0] for one in zip(prompts, lengths, strict=True)]
                         alike = [one[0] == text for one, text in zip(answers, alone, strict=True)]
-            ratio = interval([math.log(a / b) for a, b in zip(rates["specdec"], rates["mlx_lm"], strict=True)])
+            ratio, cpu = (
+                interval([math.log(a / b) for a, b in zip(values["specdec"], values["mlx_lm"], strict=True)])
+                for values in (rates, used)
+            )
             means = [statistics.fmean(rates[name]) for name in ("specdec", "mlx_lm")]
             shown = [
                 " ".join(f"{quantile(values[name], share):6.2f}" for name in ("specdec", "mlx_lm"))
                 for values, share in ((taken, 0.5), (taken, 0.95), (firsts, 0.95))
             ]
             print(f"{count:7} {means[0]:8.1f} {means[1]:8.1f}        {ratio:25} {'  '.join(shown)}", flush=True)
-            print(f"        as alone: {sum(alike)} of {len(alike)}", flush=True)
+            print(f"        tokens a CPU second {cpu}; as alone: {sum(alike)} of {len(alike)}", flush=True)
 
 
 if __name__ == "__main__":
