@@ -6,6 +6,7 @@ keeps its rule, noise, constraint and penalties, and its tokens are those that i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import mlx.core as mx
@@ -21,6 +22,8 @@ from specdec_cli.engine.planning.history import History
 
 # The conversations by which a network is proven: tokens that each has read, and passes that they share.
 TRIED_LENGTHS, TRIED_PASSES = (5, 3), 2
+# Tokens up to which a pass over a prompt is bound by reading the weights, so that a pass for several saves time.
+MOST_BESIDE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +34,28 @@ class Waiting:
 class Seat:
     """A reply's place in the passes that are shared.
 
-    `wanted`, by whoever runs the replies: from its next round on it is to share them, or no longer. While it has a row,
+    Whoever runs the replies says whether it is `wanted`: from its next round on it is to share them, or no longer; and
+    whether it comes `beside` others, so that prompts may be read in one pass. While it has a row,
     `token` [1] is what it feeds next, and `sharers` replies shared its last pass. `history` tells what it costs alone.
     """
 
     def __init__(self, batch: Batch) -> None:
-        self._batch, self.wanted = batch, False
+        self._batch, self.wanted, self.beside = batch, False, False
+        self.reading: tuple[CachedModel, Sequence[int]] | None = None
         self.history: History | None = None
         self.token = NO_TOKENS
         self.sharers = 0
         self._output: Output | None = None
+
+    def awaits_reading(self, target: CachedModel, context: Sequence[int]) -> bool:
+        """Whether the reply waits until `target` has read all but the last token of `context` beside others: `reading`.
+
+        Where a head reads its states, and where a rollback needs snapshots, a prompt is read alone.
+        """
+        unread = len(context) - 1 - target.length
+        alone = target.network.hidden.is_exposed or not target.trims or len(context) > MOST_BESIDE
+        self.reading = (target, context) if self.beside and unread > 0 and not alone else None
+        return self.reading is not None
 
     def join(self, caches: Caches, token: int) -> None:
         """Take a row behind what `caches` hold; `token` is fed first."""
@@ -87,12 +102,20 @@ class Batch:
         """Queue a pass over the tokens of all seats, unless one is queued whose output was not taken."""
         if any(seat.queued for seat in self._seats):
             return
-        tokens = mx.concatenate([seat.token for seat in self._seats])
+        tokens = mx.stack([seat.token for seat in self._seats])
         with self._rows.feeding():
             output = self._network.forward_rows(tokens, self._rows.layers)
         for row, seat in enumerate(self._seats):
             seat.put(output.row(row), len(self._seats))
         device.queue(output.logits)
+
+    def read(self, unread: Sequence[Sequence[int]]) -> None:
+        """A pass over several tokens of each seat, computed; those of shorter rows are none at their ends."""
+        longest = max(map(len, unread))
+        tokens = mx.array([[*ids, *[0] * (longest - len(ids))] for ids in unread], dtype=mx.int32)
+        with self._rows.feeding(longest):
+            self._network.forward_rows(tokens, self._rows.layers)
+        mx.eval([layer.state for layer in self._rows.layers])
 
     def join(self, seat: Seat, caches: Caches) -> None:
         """A row for `seat`."""
@@ -106,6 +129,20 @@ class Batch:
         self._seats.pop()
         self._rows.leave(row, caches.layers, length)
         caches.was_fed(length)
+
+
+def read_side_by_side(models: Sequence[CachedModel], contexts: Sequence[Sequence[int]]) -> None:
+    """Each of `models` reads all but the last token of its context, in one pass: the weights are read once.
+
+    All of them trim. Shorter contexts are padded behind.
+    """
+    batch = Batch(models[0].network)
+    unread = [context[model.length : -1] for model, context in zip(models, contexts, strict=True)]
+    for model, context in zip(models, contexts, strict=True):
+        model.join(Seat(batch), context)
+    batch.read(unread)
+    for model, context in zip(models, contexts, strict=True):
+        model.leave(context, len(context) - 1)
 
 
 def prove(network: Network) -> Batch:

@@ -150,6 +150,11 @@ class HiddenStates:
         self._output_head: OutputHead | None = None
 
     @property
+    def is_exposed(self) -> bool:
+        """Whether somebody reads them."""
+        return self._exposed
+
+    @property
     def output_head(self) -> OutputHead:
         """From hidden states to logits; found and proven at the first call. Raises: Refused."""
         if self._output_head is None:

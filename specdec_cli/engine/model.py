@@ -126,11 +126,11 @@ class Network:
         return Output(logits, None if hidden is None else hidden[0])
 
     def forward_rows(self, tokens: mx.array, layers: Sequence[Any]) -> Output:
-        """Feed `tokens` [B], one to each conversation whose row `layers` hold: logits [B, V], states [B, D]."""
+        """Feed `tokens` [B, T], T to each conversation whose row `layers` hold: the last one's logits [B, V]."""
         self._in_use = True
-        logits: mx.array = self.module(tokens[:, None], cache=layers)[:, 0]
+        logits: mx.array = self.module(tokens, cache=layers)[:, -1]
         hidden = self.hidden.take()
-        return Output(logits, None if hidden is None else hidden[:, 0])
+        return Output(logits, None if hidden is None else hidden[:, -1])
 
     def release(self) -> None:
         """Drop weights that can be read again; they are read again, lazily, at their next use.
@@ -376,11 +376,19 @@ class CachedModel:
             del self._read[length:]
         self._read += context[self.origin + len(self._read) : self.origin + length]
 
-    def join(self, row: Row, context: Sequence[int]) -> None:
-        """From now on `context` is continued in passes that others share, until `leave`."""
+    @property
+    def trims(self) -> bool:
+        """Whether all caches can be trimmed back to any length, so that a prompt may be read in any pieces."""
+        return not self._caches.needs_snapshots
+
+    def catch_up(self, context: Sequence[int]) -> None:
+        """Hold all but the last token of `context`."""
         self.commit(context, len(context) - 1)
         if self.length < len(context) - 1:
             deque(self.prefill(context), maxlen=0)
+
+    def join(self, row: Row, context: Sequence[int]) -> None:
+        """From now on `context`, of which the last token is fed next, is read in passes of others, until `leave`."""
         row.join(self._caches, context[-1])
         self._row = row
 

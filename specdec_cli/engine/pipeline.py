@@ -144,6 +144,7 @@ class Pipeline:
     def propose(self, plan: Plan) -> None:
         """The next round goes as planned; nothing of it is queued yet."""
         if plan.shared and not self.shared and self._seat is not None:
+            self._target.catch_up(self._context)
             self._target.join(self._seat, self._context)
         elif self.shared and not plan.shared:
             self._target.leave(self._context, len(self._context) - 1)

@@ -13,8 +13,9 @@ from statistics import fmean, median
 
 from specdec_cli.core.errors import Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
-from specdec_cli.engine.batch import Batch, Seat, Waiting, prove
+from specdec_cli.engine.batch import Batch, Seat, Waiting, prove, read_side_by_side
 from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.engine.planning.tuning import RECENT_ROUNDS
 from specdec_cli.pairs.limits import too_large, too_long
@@ -27,6 +28,8 @@ from specdec_cli.session.session import LoadedPair
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 # Shared passes of one size after which it is known what they cost.
 TRIED_PASSES = 3
+# Prompts that are read in one pass, and how much longer than the shortest one the longest may be beside twice that.
+MOST_PROMPTS, MOST_PADDED = 8, 16
 
 
 class RunningJob:
@@ -40,7 +43,7 @@ class RunningJob:
         self, handle: JobHandle, kept: Conversation, had_seconds: float = 0.0, seat: Seat | None = None
     ) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
-        self.seat, self.waits = seat, False
+        self.seat, self.waits, self.begun = seat, False, False
         self.error: Exception | None = None
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
@@ -61,6 +64,21 @@ class RunningJob:
         return self.seat is not None and self.seat.wanted
 
     @property
+    def is_served(self) -> bool:
+        """Whether the pass that it waits for was queued, or failed; one that joined since is in the next."""
+        return self.error is not None or (self.seat is not None and self.seat.queued)
+
+    @property
+    def reading(self) -> list[tuple[CachedModel, Sequence[int]]]:
+        """(the target, the prompt) that it waits for to be read beside others, if it does."""
+        return [self.seat.reading] if self.seat is not None and self.seat.reading is not None else []
+
+    def goes_on_after_reading(self) -> None:
+        """Its prompt is read, or will be once its turn comes."""
+        if self.seat is not None:
+            self.seat.reading, self.waits = None, False
+
+    @property
     def is_late(self) -> bool:
         """Whether others wait for it before they share a pass."""
         return self.shares and self.handle.is_read and not self.waits
@@ -70,6 +88,7 @@ class RunningJob:
 
         It is short unless `alone`. Whatever happens in a turn, the job's client hears of it, and the thread lives on.
         """
+        self.begun = True
         self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
         began = self.kept.watch()
         try:
@@ -125,12 +144,24 @@ class Sharing:
             sharing = []
         for job in able:
             if job.seat is not None:
+                job.seat.beside = len(running) > 1
                 job.seat.wanted = job in sharing and (job not in decoding or len(decoding) > 1)
 
     def run(self) -> None:
         """Queue a pass of all who wait for one, unless one is. Raises: RuntimeError if the device fails."""
         assert self._batch is not None
         self._batch.run()
+
+    def read(self, jobs: Sequence[RunningJob]) -> None:
+        """The prompts of `jobs` that are of about one length, in one pass. Raises: RuntimeError if the device fails."""
+        unread = {job: len(context) - 1 - target.length for job in jobs for target, context in job.reading}
+        ascending = sorted(unread, key=lambda job: unread[job])
+        longest = 2 * unread[ascending[0]] + MOST_PADDED
+        near = [job for job in ascending if unread[job] <= longest][:MOST_PROMPTS]
+        asked = [one for job in near for one in job.reading]
+        for job in near:
+            job.goes_on_after_reading()
+        read_side_by_side([target for target, _ in asked], [context for _, context in asked])
 
     def observe(self, jobs: int, seconds: float) -> None:
         """A pass that so many jobs shared took so long, with all that the host did for it."""

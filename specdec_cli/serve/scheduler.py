@@ -10,10 +10,11 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 
 from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
@@ -262,10 +263,12 @@ class Scheduler:
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
         if not job.waits or job.handle.cancelled:
             self._turn(job)
+        elif job.reading:
+            self._read_beside()
         elif late := [one for one in self._jobs if one.is_late]:
             self._turn(late[0])
         else:
-            self._share_pass([one for one in self._jobs if one.waits])
+            self._share_pass([one for one in self._jobs if one.waits and not one.reading])
 
     def _choose_sharers(self) -> None:
         if self._sharing is not None and self._capacity is not None:
@@ -278,31 +281,46 @@ class Scheduler:
         job.had_seconds += job.last_seconds
         self._fair.serve(job.last_seconds, running)
 
-    def _share_pass(self, jobs: Sequence[RunningJob]) -> None:
-        """One pass for all `jobs`, whose time they share. The next one is queued before this one's tokens go out."""
+    def _read_beside(self) -> None:
+        """The prompts of all who wait for that, and of those who just came, in one pass whose time they share."""
+        for job in [job for job in self._jobs if not job.begun]:
+            self._turn(job)
+        jobs = [job for job in self._jobs if job.reading]
         assert self._sharing is not None
+        with self._timed(jobs):
+            self._run_shared(jobs, partial(self._sharing.read, jobs))
+
+    @contextmanager
+    def _timed(self, jobs: Sequence[RunningJob]) -> Iterator[None]:
+        """The time in this context is that of all `jobs`, and shared among them."""
         running, began = len(self._jobs), self._clock()
         with ExitStack() as watches:
             for job in jobs:
                 watches.enter_context(job.kept.watch)
-            self._run_shared(jobs)
-            sharers = [job for job in jobs if self._goes_on(job)]
-            if all(job.shares for job in sharers):
-                self._run_shared(sharers)
-            for job in sharers:
-                if self._goes_on(job) and job.shares:
-                    self._goes_on(job)  # to where it waits for the next pass
+            yield
         seconds = self._clock() - began
-        self._sharing.observe(len(jobs), seconds)
         for job in jobs:
             job.had_seconds += seconds / len(jobs)
         self._fair.serve(seconds, running)
 
-    def _run_shared(self, jobs: Sequence[RunningJob]) -> None:
-        """Queue the pass of `jobs`; if that fails, each of them hears of it in its turn."""
+    def _share_pass(self, jobs: Sequence[RunningJob]) -> None:
+        """One pass for all `jobs`, whose time they share. The next one is queued before this one's tokens go out."""
         assert self._sharing is not None
+        run, began = self._sharing.run, self._clock()
+        with self._timed(jobs):
+            self._run_shared(jobs, run)
+            sharers = [job for job in jobs if job.is_served and self._goes_on(job)]  # its verdict is queued
+            if all(job.shares for job in sharers):
+                self._run_shared(sharers, run)
+            for job in sharers:
+                if self._goes_on(job) and job.shares:
+                    self._goes_on(job)  # to where it waits for the next pass
+        self._sharing.observe(len(jobs), self._clock() - began)
+
+    def _run_shared(self, jobs: Sequence[RunningJob], run: Callable[[], None]) -> None:
+        """`run`, which queues a pass of `jobs`; if that fails, each of them hears of it in its turn."""
         try:
-            self._sharing.run()
+            run()
         except (RuntimeError, MemoryError) as error:
             for job in jobs:
                 job.error = error

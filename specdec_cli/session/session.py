@@ -50,17 +50,25 @@ Cancelled = Callable[[], bool]
 
 
 def read_prompt(
-    target: CachedModel, drafters: Drafters, context: Sequence[int], clock: Clock, cancelled: Cancelled
-) -> Generator[Reading | Prefill, None, tuple[bool, int, float]]:
-    """`target` reads all but the last token of `context`, a chunk a step.
+    target: CachedModel,
+    drafters: Drafters,
+    context: Sequence[int],
+    clock: Clock,
+    cancelled: Cancelled,
+    seat: Seat | None = None,
+) -> Generator[Reading | Prefill | Waiting, None, tuple[bool, int, float]]:
+    """`target` reads all but the last token of `context`, a chunk a step; a short one beside others, from a `seat`.
 
-    Returns (whether cancelled, tokens read, their seconds).
+    Returns (whether cancelled, tokens read alone, their seconds).
     """
     began = clock()
     target.reuse(context)
     # A head that lacks states which the target would not compute again lets it read more.
     target.commit(context, min(target.length, drafters.keeps(context)))
     cached, halted = target.length, False
+    if seat is not None and seat.awaits_reading(target, context):
+        yield Waiting()
+    beside = target.length
     for _ in read_together(target, drafters.drafter, context):
         if target.length < len(context) - 1:
             yield Reading("target", target.length, len(context))
@@ -68,7 +76,7 @@ def read_prompt(
             break
     seconds = clock() - began
     yield Prefill(prompt_tokens=len(context), cached_tokens=cached, seconds=seconds)
-    return halted, target.length - cached, seconds
+    return halted, target.length - beside, seconds
 
 
 # Logits are float32: a bias below this is minus infinity.
@@ -246,7 +254,7 @@ class Reply:
         drafters = controller.begin(
             self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher
         )
-        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, cancelled)
+        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, cancelled, seat)
         controller.prompt_was_read(read, seconds)
         writer = self._writer()
         meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens)

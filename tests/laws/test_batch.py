@@ -6,7 +6,7 @@ import pytest
 from conformance.architectures import architectures, tiny_network
 from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.core.errors import Refused
-from specdec_cli.engine.batch import Batch, Seat, prove
+from specdec_cli.engine.batch import Batch, Seat, prove, read_side_by_side
 from specdec_cli.engine.cache import rows
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
@@ -157,13 +157,46 @@ def test_a_row_of_values_that_are_no_numbers_spoils_no_row_after_it():
     long, spoiled, late = prompt(0, 40), prompt(1, 30), prompt(2, 6)
     seats, models = [Seat(replies.batch) for _ in range(3)], [CachedModel(replies.network) for _ in range(3)]
     for seat, model, context in zip(seats[:2], models[:2], (long, spoiled), strict=True):
+        model.catch_up(context)
         model.join(seat, context)
     for part in replies.batch._rows._parts:
         part.values[1] = mx.array(float("nan"))
     models[1].leave(spoiled, len(spoiled) - 1)
+    models[2].catch_up(late)
     models[2].join(seats[2], late)
     replies.batch.run()
     expected = [layers.fresh().logits(context, mx.array([], mx.int32)) for context in (long, late)]
     found = [seats[0].take().logits, seats[2].take().logits]
     for ours, theirs in zip(found, expected, strict=True):
         assert mx.allclose(ours, theirs, atol=1e-4)
+
+
+def read_and_go_on(network, held, contexts, together):
+    """What each of `contexts` goes on with, of which its caches hold so many tokens; the rest is read."""
+    targets = [CachedModel(network) for _ in contexts]
+    for target, context, tokens in zip(targets, contexts, held, strict=True):
+        target.catch_up(context[: tokens + 1])
+    if together:
+        read_side_by_side(targets, contexts)
+    assert not together or [target.length for target in targets] == [len(context) - 1 for context in contexts]
+    batch = Batch(network)
+    return [
+        run_alone(Reply(target, Drafters(), greedy(target.vocab_size), context, 12), batch)
+        for target, context in zip(targets, contexts, strict=True)
+    ]
+
+
+READ = ("qwen3", "llama", "gpt2", "deepseek_v3", "mixtral", "gemma2", "phi3", "cohere", "olmo2", "starcoder2")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name != READ[0] else ()) for name in READ]
+)
+def test_prompts_that_are_read_in_one_pass_are_as_if_each_was_read_alone(name, monkeypatch):
+    """Of any lengths, after any prefix that is there; a mask that forgets where rows begin is found."""
+    network = Network(tiny_network(architectures()[name], 1), name)
+    contexts, held = [prompt(n, length) for n, length in enumerate((4, 30, 17, 18))], (0, 12, 0, 7)
+    alone = read_and_go_on(network, held, contexts, together=False)
+    assert read_and_go_on(network, held, contexts, together=True) == alone
+    monkeypatch.setattr(rows.KeyValueRows, "make_mask", lambda *args, **more: "causal")
+    assert read_and_go_on(network, held, contexts, together=True) != alone

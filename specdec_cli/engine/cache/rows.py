@@ -47,6 +47,10 @@ class KeyValueRows:
     def nbytes(self) -> int:
         return 0 if self.keys is None or self.values is None else self.keys.nbytes + self.values.nbytes
 
+    @property
+    def state(self) -> tuple[mx.array | None, mx.array | None]:
+        return self.keys, self.values
+
     def _first(self) -> int:
         """The first column that the coming token of any row attends to."""
         columns = max(self._lengths.tokens, default=0)
@@ -55,15 +59,16 @@ class KeyValueRows:
         return self._end - columns
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
-        """Append [B, H, 1, D], a token a row; all columns that any row attends to."""
-        assert self.keys is not None and self.values is not None
-        rows = keys.shape[0]
-        if self._end == self.keys.shape[2]:
-            self._make_room()
-        self._shown = self._end + 1 - self._first()
-        self.keys[:rows, :, self._end : self._end + 1, :] = keys
-        self.values[:rows, :, self._end : self._end + 1, :] = values
-        self._end += 1
+        """Append [B, H, T, D], T tokens a row; all columns that any row attends to."""
+        rows, _, tokens, _ = keys.shape
+        if self.keys is None or self.values is None:
+            self.keys, self.values = (mx.zeros(_room(one, rows), one.dtype) for one in (keys, values))
+        elif self._end + tokens > self.keys.shape[2]:
+            self._make_room(tokens)
+        self._shown = self._end + tokens - self._first()
+        self.keys[:rows, :, self._end : self._end + tokens, :] = keys
+        self.values[:rows, :, self._end : self._end + tokens, :] = values
+        self._end += tokens
         self.offset = self._lengths.after
         return self.keys_and_values()
 
@@ -74,13 +79,15 @@ class KeyValueRows:
         return self.keys[:rows, :, first : self._end, :], self.values[:rows, :, first : self._end, :]
 
     def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> mx.array | None:
-        """[B, 1, 1, C] for the token of each row that is about to be appended; None: all rows see all columns."""
+        """[B, 1, N, C] for N tokens of each row that are about to be appended; None: all rows see all columns."""
         first, end = self._first(), self._end
-        window = min(window_size or end + 1, self.max_size or end + 1)
-        begins = [max(end - tokens, end + 1 - window) for tokens in self._lengths.tokens]
-        if max(begins) <= first:
+        window = min(window_size or end + N, self.max_size or end + N)
+        begins = [end - tokens for tokens in self._lengths.tokens]
+        if N == 1 and max(max(begins), end + 1 - window) <= first:
             return None
-        return mx.arange(first, end + 1) >= mx.array(begins)[:, None, None, None]
+        columns, places = mx.arange(first, end + N), mx.arange(end, end + N)[:, None]
+        seen = (columns <= places) & (columns > places - window)
+        return seen & (columns >= mx.array(begins)[:, None, None, None])
 
     def join(self, part: KVCache | WindowKVCache) -> None:
         """A row behind the others, with what attention still reads of `part`."""
@@ -124,22 +131,20 @@ class KeyValueRows:
         self.keys = self.values = None
         self._end = 0
 
-    def _make_room(self) -> None:
-        """For the columns to come. What nobody attends to goes, but for a column: the last pass may be taken back."""
+    def _make_room(self, tokens: int) -> None:
+        """For `tokens` columns or more. What nobody attends to goes, but for a column: a pass may be taken back."""
         assert self.keys is not None and self.values is not None
-        first, room = max(self._first() - 1, 0), 1 << (len(self._lengths.tokens) - 1).bit_length()
-        kept = [rows[:room, :, first : self._end, :] for rows in (self.keys, self.values)]
-        self.keys, self.values = (mx.concatenate([rows, mx.zeros(_step(rows), rows.dtype)], axis=2) for rows in kept)
+        first, most = max(self._first() - 1, 0), 1 << (len(self._lengths.tokens) - 1).bit_length()
+        kept = [rows[:most, :, first : self._end, :] for rows in (self.keys, self.values)]
+        step = -(-tokens // STEP_TOKENS) * STEP_TOKENS
+        room = [mx.zeros([*rows.shape[:2], step, rows.shape[3]], rows.dtype) for rows in kept]
+        self.keys, self.values = (mx.concatenate([*pair], axis=2) for pair in zip(kept, room, strict=True))
         self._end -= first
 
 
 def _room(rows: mx.array, count: int) -> list[int]:
     """The shape of `count` rows like `rows`, with room for columns to come."""
     return [count, rows.shape[1], (rows.shape[2] // STEP_TOKENS + 1) * STEP_TOKENS, rows.shape[3]]
-
-
-def _step(rows: mx.array) -> list[int]:
-    return [*rows.shape[:2], STEP_TOKENS, rows.shape[3]]
 
 
 def _pad(rows: mx.array, columns: int) -> mx.array:
@@ -185,7 +190,7 @@ class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
 
 
 class Rows:
-    """All layer caches of one network, with a row for each conversation that joined; a pass feeds a token to each."""
+    """All layer caches of one network, with a row for each conversation that joined."""
 
     def __init__(self, layers: Sequence[Any]) -> None:
         """`layers` are such as one conversation has. Raises: Refused if one of them is of a kind that has no rows."""
@@ -202,17 +207,17 @@ class Rows:
         return sum(part.nbytes for part in self._parts if not part.empty())
 
     @contextmanager
-    def feeding(self) -> Iterator[None]:
-        """Around one call of the network on a token of every row."""
-        tokens = self._lengths.tokens
-        before, self._lengths.after = (mx.array([n + i for n in tokens], dtype=mx.int32) for i in range(2))
+    def feeding(self, tokens: int = 1) -> Iterator[None]:
+        """Around one call of the network on so many tokens of every row; of several, the last ones may be none."""
+        held = self._lengths.tokens
+        before, self._lengths.after = (mx.array([n + fed for n in held], dtype=mx.int32) for fed in (0, tokens))
         for part in self._parts:
             if isinstance(part, StateRows):
                 part.begin_pass()
             else:
                 part.offset = before
         yield
-        self._lengths.tokens = [n + 1 for n in tokens]
+        self._lengths.tokens = [n + tokens for n in held]
 
     def join(self, layers: Sequence[Any], length: int) -> None:
         """A row behind the others, with the `length` tokens that `layers` hold, which stay as they are."""
@@ -224,11 +229,11 @@ class Rows:
     def leave(self, row: int, layers: Sequence[Any], length: int) -> None:
         """`row` goes, and the last one takes its place: `layers`, which joined, now hold its first `length` tokens.
 
-        That is all that it holds, or one less.
+        That is all that it holds, or less by tokens of the last pass: one at most where states are recurrent.
         """
         try:
             for rows, part in zip(self._parts, leaves(layers), strict=True):
-                if not part.empty():
+                if not rows.empty():
                     rows.hand_back(row, length, part)
             mx.async_eval([layer.state for layer in layers])  # nothing that is lazy may hold on to the rows
         finally:

@@ -50,7 +50,7 @@ def test_requests_share_passes_and_each_answer_is_that_of_the_request_alone(pair
     clients = together(desk, jobs)
     for one, client in zip(jobs, clients, strict=True):
         assert client.end.tokens == alone(pair, one), one
-    assert sizes(clients)[8] > 5
+    assert max(sizes(clients)) >= 7
     texts = [event.round.logprobs for event in clients[6].events if isinstance(event, RoundDone)]
     own = [e.round.logprobs for e in pair.session().reply(jobs[6].prompt, jobs[6].request) if isinstance(e, RoundDone)]
     assert [[one.token for one in round] for round in texts] == [[one.token for one in round] for round in own]
