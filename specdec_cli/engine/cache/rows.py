@@ -61,9 +61,9 @@ class KeyValueRows:
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append [B, H, T, D], T tokens a row; all columns that any row attends to."""
         rows, _, tokens, _ = keys.shape
-        if self.keys is None or self.values is None:
-            self.keys, self.values = (mx.zeros(_room(one, rows), one.dtype) for one in (keys, values))
-        elif self._end + tokens > self.keys.shape[2]:
+        self._make_rows(rows, keys, values)
+        assert self.keys is not None and self.values is not None
+        if self._end + tokens > self.keys.shape[2]:
             self._make_room(tokens)
         self._shown = self._end + tokens - self._first()
         self.keys[:rows, :, self._end : self._end + tokens, :] = keys
@@ -91,23 +91,21 @@ class KeyValueRows:
 
     def join(self, part: KVCache | WindowKVCache) -> None:
         """A row behind the others, with what attention still reads of `part`."""
-        assert part.keys is not None and part.values is not None
-        row, held = len(self._lengths.tokens), part.keys_and_values() if type(part) is KVCache else part.kept()
-        keys, values = (rows if self.max_size is None else rows[..., -self.max_size :, :] for rows in held)
-        columns = keys.shape[2]
-        if self.keys is None or self.values is None:
-            self.keys, self.values = (mx.zeros(_room(rows, 1), rows.dtype) for rows in (keys, values))
-            self._end = columns
-        if row == self.keys.shape[0]:
-            self.keys, self.values = (mx.concatenate([rows, mx.zeros_like(rows)]) for rows in (self.keys, self.values))
-        if columns > self._end:
-            self.keys, self.values = (_pad(rows, columns - self._end) for rows in (self.keys, self.values))
-            self._end = columns
-        begin = self._end - columns
-        self.keys[row : row + 1, :, begin : self._end, :] = keys
-        self.values[row : row + 1, :, begin : self._end, :] = values
-        # A masked value weighs 0, and 0 times what is no number is none: nothing of an earlier row stays.
-        self.values[row : row + 1, :, :begin, :] = 0
+        row, columns = len(self._lengths.tokens), 0
+        if part.keys is not None:
+            held = part.keys_and_values() if type(part) is KVCache else part.kept()
+            keys, values = (rows if self.max_size is None else rows[..., -self.max_size :, :] for rows in held)
+            columns = keys.shape[2]
+            self._make_rows(row + 1, keys, values)
+            assert self.keys is not None and self.values is not None
+            if columns > self._end:
+                self.keys, self.values = (_moved(rows, columns - self._end) for rows in (self.keys, self.values))
+                self._end = columns
+            self.keys[row : row + 1, :, self._end - columns : self._end, :] = keys
+            self.values[row : row + 1, :, self._end - columns : self._end, :] = values
+        if self.values is not None and row < self.values.shape[0]:
+            # A masked value weighs 0, and 0 times what is no number is none: nothing of an earlier row stays.
+            self.values[row : row + 1, :, : self._end - columns, :] = 0
 
     def hand_back(self, row: int, length: int, part: KVCache | WindowKVCache) -> None:
         """`part` gets what it lacks of the first `length` tokens of `row`."""
@@ -131,6 +129,20 @@ class KeyValueRows:
         self.keys = self.values = None
         self._end = 0
 
+    def _make_rows(self, count: int, keys: mx.array, values: mx.array) -> None:
+        """For so many conversations or more, with heads like those of `keys` and `values`."""
+        most = 1 << (count - 1).bit_length()
+        if self.keys is None or self.values is None:
+            columns = (keys.shape[2] // STEP_TOKENS + 1) * STEP_TOKENS
+            self.keys, self.values = (
+                mx.zeros([most, rows.shape[1], columns, rows.shape[3]], rows.dtype) for rows in (keys, values)
+            )
+        elif (more := most - self.keys.shape[0]) > 0:
+            held = (self.keys, self.values)
+            self.keys, self.values = (
+                mx.concatenate([rows, mx.zeros([more, *rows.shape[1:]], rows.dtype)]) for rows in held
+            )
+
     def _make_room(self, tokens: int) -> None:
         """For `tokens` columns or more. What nobody attends to goes, but for a column: a pass may be taken back."""
         assert self.keys is not None and self.values is not None
@@ -142,13 +154,8 @@ class KeyValueRows:
         self._end -= first
 
 
-def _room(rows: mx.array, count: int) -> list[int]:
-    """The shape of `count` rows like `rows`, with room for columns to come."""
-    return [count, rows.shape[1], (rows.shape[2] // STEP_TOKENS + 1) * STEP_TOKENS, rows.shape[3]]
-
-
-def _pad(rows: mx.array, columns: int) -> mx.array:
-    """`rows` with so many columns more, rounded up, and their contents moved to the right by `columns`."""
+def _moved(rows: mx.array, columns: int) -> mx.array:
+    """`rows` with so many columns before."""
     before = mx.zeros([*rows.shape[:2], columns, rows.shape[3]], rows.dtype)
     return mx.concatenate([before, rows], axis=2)
 
@@ -167,9 +174,14 @@ class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         self._before = list(self.cache)
 
     def join(self, part: ArraysCache) -> None:
-        """A row behind the others."""
-        pairs = zip(self.cache, part.cache, strict=True)
-        self.cache = [own if mine is None else mx.concatenate([mine, own]) for mine, own in pairs]
+        """A row behind the others; before anything is read, a state is zero."""
+        rows = len(self._lengths.tokens)
+        for at, (mine, own) in enumerate(zip(self.cache, part.cache, strict=True)):
+            if mine is None and own is not None and rows:
+                mine = mx.zeros([rows, *own.shape[1:]], own.dtype)
+            elif own is None and mine is not None:
+                own = mx.zeros_like(mine[:1])
+            self.cache[at] = own if mine is None else mx.concatenate([mine, own])
 
     def hand_back(self, row: int, length: int, part: ArraysCache) -> None:
         """`part` gets the state of `row` at `length`: now, or before the last pass."""
@@ -222,8 +234,7 @@ class Rows:
     def join(self, layers: Sequence[Any], length: int) -> None:
         """A row behind the others, with the `length` tokens that `layers` hold, which stay as they are."""
         for rows, part in zip(self._parts, leaves(layers), strict=True):
-            if not part.empty():
-                rows.join(part)
+            rows.join(part)
         self._lengths.tokens.append(length)
 
     def leave(self, row: int, layers: Sequence[Any], length: int) -> None:
