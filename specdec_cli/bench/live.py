@@ -128,6 +128,7 @@ class LiveMachine:
             round_verify_seconds=median(round.verify_seconds for round in full) if full else None,
             drafted_at=tuple(sum(len(round.draft) > place for round in rounds) for place in places),
             accepted_at=tuple(sum(round.accepted > place for round in rounds) for place in places),
+            first_tokens=len(rounds[0].emitted),
             **{name: stats[name] for name in FROM_STATS},
         )
 

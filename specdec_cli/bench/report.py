@@ -102,7 +102,7 @@ class LengthRow:
 def make_row(
     k: Length, speedup: Interval | None, samples: Sequence[Sample], verify: float | None, kind: str
 ) -> LengthRow:
-    """The figures of these answers; those of rounds exclude the first token."""
+    """The figures of these answers; tokens a pass exclude the first round."""
 
     def total(*names: str) -> float:
         return sum(float(getattr(sample, name)) for sample in samples for name in names)
@@ -117,7 +117,7 @@ def make_row(
         interval_over(rates).exp() if rates else None,
         ratio(accepted, total("draft_n")),
         ratio(accepted, accepted + total("rejected_n")),
-        ratio(total("emitted_tokens") - answers, total("target_passes") - answers) if k else None,
+        ratio(total("timed_tokens"), total("target_passes") - answers) if k else None,
         ratio(total("draft_seconds"), seconds) if k else None,
         verify,
         median(one.ttft_seconds for one in samples) if samples else None,

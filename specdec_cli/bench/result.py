@@ -78,9 +78,10 @@ class Arm:
 class Sample:
     """One answer, end to end.
 
-    `decode_seconds` starts after the first token and excludes the draft's prefill. `started_seconds` counts from the
-    start of the bench. `round_draft_seconds` and `round_verify_seconds` are medians over the rounds that drafted K
-    tokens, None if there were none. `drafted_at[i]` rounds drafted more than i tokens, `accepted_at[i]` accepted them.
+    `decode_seconds` starts after the first round, of `first_tokens`, and excludes the draft's prefill.
+    `started_seconds` counts from the start of the bench. `round_draft_seconds` and `round_verify_seconds` are medians
+    over the rounds that drafted K tokens, None if there were none. `drafted_at[i]` rounds drafted more than i tokens,
+    `accepted_at[i]` accepted them.
     """
 
     arm: Arm
@@ -105,11 +106,16 @@ class Sample:
     round_verify_seconds: float | None = None
     drafted_at: tuple[int, ...] = ()
     accepted_at: tuple[int, ...] = ()
+    first_tokens: int = 1
+
+    @property
+    def timed_tokens(self) -> int:
+        return self.emitted_tokens - self.first_tokens
 
     @property
     def tokens_per_second(self) -> float:
-        """Decode only: tokens after the first / seconds after the first."""
-        return (self.emitted_tokens - 1) / self.decode_seconds
+        """Decode only: tokens after the first round / seconds after it."""
+        return self.timed_tokens / self.decode_seconds
 
 
 @dataclass(frozen=True, slots=True)

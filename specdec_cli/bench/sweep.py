@@ -202,7 +202,7 @@ class Bench:
         for arm in (*trials, plain):
             if self._elapsed < WARM_SHARE * self._settings.budget_seconds:
                 sample = self._machine.answer(arm, typical, WARM_TOKENS)
-        prefill, step = sample.ttft_seconds, sample.decode_seconds / max(sample.emitted_tokens - 1, 1)
+        prefill, step = sample.ttft_seconds, sample.decode_seconds / max(sample.timed_tokens, 1)
         wanted = self._settings.max_tokens
         if not wanted:
             wanted = tokens_within(self._left, prefill, step or prefill, len(self._settings.conditions))
@@ -249,7 +249,7 @@ class Bench:
         base = found[arms[0]]
         for arm, sample in found.items():
             draft, verify = sample.round_draft_seconds, sample.round_verify_seconds
-            if arm.k != "auto" and draft is not None and verify is not None and base.emitted_tokens > 1:
+            if arm.k != "auto" and draft is not None and verify is not None and base.timed_tokens:
                 context = sample.prompt_tokens + sample.emitted_tokens // 2
                 self.costs.append(CostSample(arm.condition, context, arm.k, draft, verify, 1 / base.tokens_per_second))
 
@@ -269,7 +269,7 @@ class Bench:
         sample = replace(answer, phase=phase, started_seconds=began)
         self._reading.append(sample.ttft_seconds / len(prompt.text))
         self._writing.append(self._elapsed - began - sample.ttft_seconds)
-        if sample.emitted_tokens > 1:  # a single token has no decode time
+        if sample.timed_tokens:  # a single round has no decode time
             self.samples.append(sample)
         return sample
 

@@ -239,7 +239,7 @@ def stats_rows(stats: ChatStats) -> list[tuple[str, str]]:
         ("tokens", f"{tokens} in {count(passes, 'target pass')}, {rounds['mean_acceptance_length']:.2f} a pass"),
         ("accepted", f"{percent(rounds['draft_acceptance_rate'])} of drafted" if drafted else "nothing drafted"),
         *([("position", positions)] if drafted else []),
-        ("speed", f"{speed(stats.tokens_per_second)} after the first token of each reply"),
+        ("speed", f"{speed(stats.tokens_per_second)} after the first round of each reply"),
         ("prompts", f"{count(stats.prompt_tokens, 'token')}, {stats.cached_tokens} from cache"),
     ]
 

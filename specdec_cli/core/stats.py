@@ -15,7 +15,7 @@ FIGURES = (
     "mean_acceptance_length", "acceptance_per_position", "accepted_histogram", "rounds_at_k", "drafted_by",
     "accepted_by", "target_passes", "ttft_seconds", "decode_seconds", "tokens_per_second", "draft_seconds",
     "verify_seconds", "draft_prefill_seconds", "total_seconds", "peak_memory_bytes", "plain_step_seconds", "why",
-    "measuring_seconds", "draft_read_tokens",
+    "measuring_seconds", "draft_read_tokens", "timed_tokens",
 )
 # fmt: on
 GAINS = {"": "speedup", "_low": "low", "_high": "high"}
@@ -30,6 +30,7 @@ def ratio(part: float, whole: float) -> float | None:
 class Stats:
     """Raw counters of one generation; `fold` each round, set the clocks, read `to_dict`.
 
+    `timed_tokens` are those after the first round, whose pass belongs to the prompt: a pace is theirs alone.
     `rounds_at_k[K]` counts the rounds that drafted K tokens. `why` is the reason for the last K, empty for a fixed K.
     `gain` is what drafting gained over plain decoding, with its interval, None where too little was measured to say.
     `drafted_by` and `accepted_by` count draft tokens by who drafted them.
@@ -57,11 +58,13 @@ class Stats:
     peak_memory_bytes: int | None = None
     measuring_seconds: float = 0.0
     draft_read_tokens: int = 0
+    timed_tokens: int = 0
     gain: Gain | None = None
     why: str = ""
 
     def fold(self, round: Round) -> None:
         """Counts one target pass. Only rounds that drafted enter the acceptance figures."""
+        self.timed_tokens += len(round.emitted) if self.rounds else 0
         self.rounds += 1
         self.why = round.why
         self.emitted_tokens += len(round.emitted)
@@ -110,15 +113,15 @@ class Stats:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Decode only: tokens after the first / seconds after the first."""
-        return ratio(max(self.emitted_tokens - 1, 0), self.decode_seconds)
+        """Decode only: tokens after the first round / seconds after it."""
+        return ratio(self.timed_tokens, self.decode_seconds)
 
     @property
     def plain_step_seconds(self) -> float | None:
         """A token by plain decoding at the pace of this reply: what `gain` says of its time a token."""
-        if self.gain is None or self.emitted_tokens < 2:
+        if self.gain is None or not self.timed_tokens:
             return None
-        return self.gain.speedup * (self.decode_seconds + self.measuring_seconds) / (self.emitted_tokens - 1)
+        return self.gain.speedup * (self.decode_seconds + self.measuring_seconds) / self.timed_tokens
 
     def to_dict(self) -> dict[str, Any]:
         """The `stats` object of the finish event."""
@@ -133,7 +136,7 @@ class ChatStats:
     """Sums over the replies of a chat.
 
     `rounds` counts all rounds of all replies; of its clocks only `decode_seconds` is kept, once a reply is over.
-    `timed_tokens` are those of such replies.
+    `timed_tokens` are those after the first round of each such reply.
     """
 
     replies: int = 0
@@ -154,15 +157,15 @@ class ChatStats:
                 self.rounds.fold(event.round)
             case Finish():
                 self.replies += 1
-                self.timed_tokens += event.stats.get("emitted_tokens", 0)
+                self.timed_tokens += event.stats.get("timed_tokens", 0)
                 self.rounds.decode_seconds += event.stats.get("decode_seconds", 0.0)
             case _:
                 pass
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Decode only: tokens after the first of each reply / seconds after the first."""
-        return ratio(max(self.timed_tokens - self.replies, 0), self.rounds.decode_seconds)
+        """Decode only: tokens after the first round of each reply / seconds after it."""
+        return ratio(self.timed_tokens, self.rounds.decode_seconds)
 
 
 def _count(histogram: list[int], index: int) -> None:

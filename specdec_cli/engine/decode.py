@@ -1,7 +1,7 @@
 """The loop: propose, verify, accept, commit. Law: one read-back a round, and no work that grows with the context.
 
 Leviathan et al. 2023 (arXiv:2211.17192, Algorithm 1) and Chen et al. 2023 (arXiv:2302.01318, Algorithm 2).
-Not in the papers, all for speed: (1) the first round drafts nothing, so the first token does not wait for the draft's
+Not in the papers, all for speed: (1) no network drafts in the first round, so the first token does not wait for its
 prefill; (2) a plain round launches the next pass before its own token is read back; (3) after a drafted round the next
 draft's first step is launched before the target is rolled back and the round is yielded, so the device computes while
 the host builds the target's graph and the caller prints; (4) a plain pass may be shared with other replies (`batch`).

@@ -80,9 +80,9 @@ class JobHandle:
         return self.read_tokens + self.cached_tokens == len(self.job.prompt)
 
     def tokens_per_second(self, now: float) -> float | None:
-        """What its client sees, from the first token on; None before the second."""
-        tokens, seconds = self.stats.emitted_tokens, now - self._first_at
-        return (tokens - 1) / seconds if seconds and tokens > 1 else None
+        """What its client sees, from the first round on; None before the second."""
+        tokens, seconds = self.stats.timed_tokens, now - self._first_at
+        return tokens / seconds if seconds and tokens else None
 
     def cancel(self) -> None:
         """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""

@@ -143,12 +143,12 @@ def costs(start: Start, stats: Mapping[str, Any]) -> list[Words]:
     cost = round(stats["decode_seconds"] / rounds / step, 1)
     draft = round(stats["draft_seconds"] / rounds / step, 1)
     spent = f"a round costs {cost:.1f} plain steps (draft {draft:.1f} + verify {cost - draft:.1f})"
-    parts = [(f"{spent} and yields {(stats['emitted_tokens'] - 1) / rounds:.1f} tokens", "dim")]
+    parts = [(f"{spent} and yields {stats['timed_tokens'] / rounds:.1f} tokens", "dim")]
     if gain.pays_from:
         parts.append((f"{gain.pays_from} accepted", "dim"))
     if start.k == "auto":
-        plain, drafted = stats["rounds_at_k"][0] - 1, stats["rounds_at_k"][1:]  # the first token's pass never drafts
-        parts.append((f"K {1 + drafted.index(max(drafted))} mostly, plain in {plain} of {rounds} rounds", "dim"))
+        (plain, *drafted), every = stats["rounds_at_k"], stats["rounds"]
+        parts.append((f"K {1 + drafted.index(max(drafted))} mostly, plain in {plain} of {every} rounds", "dim"))
     if gain.high < 1 and start.device == "cpu":
         parts.append(("this is a CPU, which rarely gains: -k 0 decodes plainly", "yellow"))
     elif gain.high < 1 and start.k != "auto":

@@ -12,7 +12,7 @@ from golden.record import DATA
 from specdec_cli import __version__
 from specdec_cli.system.machine import BUSY
 
-CLOCKS = r"[\w.]*(?:seconds|_ms|per_second|speedup|break_even|created|completed_at|time)\w*|low|high"
+CLOCKS = r"[\w.]*(?:seconds|_ms|per_second|speedup|break_even|created|completed_at|time(?!d_tokens))\w*|low|high"
 MEMORY = r"(?:limit|peak|peak_memory|prefill|usable|physical|free)_bytes|[\w.]*memory\w*"
 MADE = r"(?:chatcmpl|cmpl|resp|msg|fc|call|rs|toolu|ws)"
 MASKS = (

@@ -5,8 +5,8 @@ import pytest
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.core.events import RoundDone
-from specdec_cli.core.kinds import PREDICTED
+from specdec_cli.core.events import Finish, RoundDone
+from specdec_cli.core.kinds import FORCED, PREDICTED
 from specdec_cli.core.request import Constraint, Request
 
 PROMPT = list(ids(50))
@@ -115,6 +115,24 @@ def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learne
     assert finish.stats["decode_seconds"] < 0.3 * plain.stats["decode_seconds"]
 
 
+@pytest.mark.parametrize("machine", ["cheap", "dear"])
+def test_under_auto_a_prediction_drafts_in_the_first_round_where_rows_are_known_to_be_cheap(machine, request):
+    session = request.getfixturevalue(machine)
+    _, plain = said(session, k=0)
+    firsts = []
+    for _ in range(3):
+        rounds, finish = said(session, plain.text)
+        assert finish.tokens == plain.tokens
+        assert finish.stats["timed_tokens"] == 60 - len(rounds[0].emitted)
+        assert finish.stats["tokens_per_second"] == pytest.approx(
+            finish.stats["timed_tokens"] / finish.stats["decode_seconds"]
+        )
+        firsts.append(len(rounds[0].emitted))
+        said(session, tokens=200)  # plain steps are measured
+    assert firsts[0] == 1  # nothing is known yet
+    assert firsts[-1] == (3 if machine == "cheap" else 1)
+
+
 # Nothing but the letter a can be said, so whatever is looked up, predicted or forced is right, however long it is.
 ONLY_A = tuple((token, -1e9) for token in range(259) if token != 67)
 LONGER = {
@@ -122,6 +140,18 @@ LONGER = {
     "looked up": {"prompt": [67] * 60},
     "forced": {"constraint": Constraint("regex", "a{200}")},
 }
+
+
+def test_under_auto_what_a_shape_forces_drafts_in_the_first_round_where_rows_are_known_to_be_cheap(cheap):
+    request = Request(k="auto", max_tokens=60, logit_bias=ONLY_A, constraint=Constraint("regex", "a{200}"))
+    emitted = []
+    for _ in range(2):
+        first, *_, finish = (event for event in cheap.reply(PROMPT, request) if isinstance(event, RoundDone | Finish))
+        assert finish.tokens == (67,) * 60
+        emitted.append(len(first.round.emitted))
+        said(cheap, tokens=200)  # plain steps are measured
+    assert emitted[0] == 1 < emitted[1]
+    assert first.round.drafter == FORCED.name
 
 
 @pytest.mark.parametrize("source", LONGER)

@@ -108,6 +108,6 @@ class Drafters:
 
     def observe(self, round: Round, queued: bool, followed: bool) -> None:
         """Learn from a finished round (`History.observe`)."""
-        if self._predictions is not None:
-            self._predictions.observe(round)
         self.history.observe(round, queued, followed)
+        if self._predictions is not None:
+            self._predictions.observe(round, self.history.costs.plain_seconds())

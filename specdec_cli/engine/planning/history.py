@@ -44,15 +44,16 @@ class PredictionLength:
         """K of a predicted draft after a match of `match` tokens; 0 where the prediction does not draft."""
         return min(self.k, match) if match >= SHORTEST_MATCH and self.rest_tokens <= 0 else 0
 
-    def observe(self, round: Round) -> None:
-        """Learn from a finished round of any drafter."""
+    def observe(self, round: Round, plain_seconds: float) -> None:
+        """Learn from a finished round of any drafter; a plain step takes `plain_seconds` if this reply had none."""
         self.rest_tokens -= len(round.emitted)
         if not round.draft:
             self._plain_seconds = min(self._plain_seconds, round.verify_seconds)
         if round.drafter != PREDICTED.name:
             return
         seconds = round.draft_seconds + round.verify_seconds
-        steps = seconds / self._plain_seconds if self._plain_seconds else len(round.draft) + 1
+        plain_seconds = plain_seconds if self._plain_seconds == inf else self._plain_seconds
+        steps = seconds / plain_seconds if plain_seconds else len(round.draft) + 1
         self.lost = max(self.lost + steps - len(round.emitted), -MOST_LOST)
         whole = round.accepted == len(round.draft)
         self.k = min(max(self.k, 2 * len(round.draft)), MAX_LOOKUP) if whole else max(round.accepted, FIRST_TRY)
@@ -110,7 +111,7 @@ class History:
             rates=tuple(self.acceptance.rates(reach)) if self._max_k else (),
             hoped=tuple(self.acceptance.rates(reach, hope)) if self._max_k else (),
             steps=self.costs.round_steps()[: self._max_k + 1],
-            passes=self.costs.pass_steps() if round.lookup else (),
+            passes=self.costs.pass_steps() if round.lookup or round.first else (),
             reading=self._reading(),
             unread=int(min(self._unread, self._most_unread)),
             ready=self.costs.ready,

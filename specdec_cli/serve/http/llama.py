@@ -145,7 +145,7 @@ def metrics(status: SchedulerStatus) -> str:
         ("spec_decode_num_accepted_tokens_total", "Drafted tokens accepted", rounds.draft_n_accepted),
         (accepted, "Drafted tokens accepted, by position in the draft", None),
         ("prompt_tokens_seconds", "Prompt tokens a second", ratio(read, totals.prefill_seconds)),
-        ("predicted_tokens_seconds", "Tokens a second", ratio(totals.timed_tokens, rounds.decode_seconds)),
+        ("predicted_tokens_seconds", "Tokens a second", totals.tokens_per_second),
         ("requests_processing", "Requests that run", len(status.running)),
         ("requests_deferred", "Requests that wait", len(status.waiting)),
     ]

@@ -71,15 +71,15 @@ class Record:
         """Figures without words."""
         stats = [answer.stats for answer in self.answers]
         seconds = sum(one.get("decode_seconds") or 0.0 for one in stats)
-        emitted = sum(answer.emitted for answer in self.answers)
+        timed = sum(one.get("timed_tokens", 0) for one in stats)
         return {
             "path": self.path,
             "status": self.status,
             "seconds": round(self.seconds, 3),
             "prompt_tokens": sum(len(answer.prompt) for answer in self.answers),
             "cached_tokens": sum(answer.cached for answer in self.answers),
-            "emitted_tokens": emitted,
-            "tokens_per_second": round((emitted - 1) / seconds, 1) if seconds and emitted > 1 else None,
+            "emitted_tokens": sum(answer.emitted for answer in self.answers),
+            "tokens_per_second": round(timed / seconds, 1) if seconds and timed else None,
             "failure": self.failure,
             "refused": self.refused,
             "note": self.note,

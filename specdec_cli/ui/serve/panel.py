@@ -17,7 +17,6 @@ from typing import Final, Self, TextIO
 from rich.text import Text
 
 from specdec_cli.core.format import count, duration, percent, size, speed
-from specdec_cli.core.stats import ratio
 from specdec_cli.serve.job import JobHandle, SchedulerStatus
 from specdec_cli.ui.panel.answer import GUESSED
 from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
@@ -137,7 +136,7 @@ def frame_rows(status: SchedulerStatus, name: str, url: str, width: int, height:
     sums = _row(
         f"all {_grouped(status.jobs)}",
         [totals.prompt_tokens - totals.cached_tokens, totals.cached_tokens, rounds.emitted_tokens],
-        [speed(ratio(totals.timed_tokens, rounds.decode_seconds)), rate],
+        [speed(totals.tokens_per_second), rate],
         width - 4,
     )
     used = f"{size(status.cache_bytes)} of {size(status.budget_bytes)}"

@@ -1,8 +1,8 @@
 import pytest
 
-from specdec_cli.core.events import Round
+from specdec_cli.core.events import Finish, Round
 from specdec_cli.core.gain import Gain
-from specdec_cli.core.stats import Stats, ratio
+from specdec_cli.core.stats import ChatStats, Stats, ratio
 
 
 def a_round(draft, accepted, emitted=None):
@@ -30,6 +30,16 @@ def test_rates_follow_their_definitions(stats):
 def test_positions_count_only_rounds_that_drafted_them(stats):
     assert stats.acceptance_per_position == [3 / 4, 2 / 3, 1 / 3, 1 / 3]
     assert stats.accepted_histogram == [1, 1, 1, 0, 1]
+
+
+def test_a_pace_is_of_the_tokens_after_the_first_round_however_many_that_emitted():
+    stats, chat = Stats(decode_seconds=2.0), ChatStats()
+    for draft, accepted in ((3, 3), (4, 4), (0, 0)):
+        stats.fold(a_round(draft, accepted))
+    assert (stats.timed_tokens, stats.tokens_per_second) == (6, 3.0)
+    chat.fold(Finish("length", "", (), "", stats.to_dict()))
+    chat.fold(Finish("length", "", (), "", stats.to_dict()))
+    assert (chat.timed_tokens, chat.tokens_per_second) == (12, 3.0)
 
 
 def test_a_plain_step_is_what_the_gain_says_of_the_time_a_token_took(stats):

@@ -55,7 +55,7 @@ def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None
     known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
     assert lines(**known)[1:3] == ["wrote 14 tokens at 283 tok/s", slower]
     assert lines(**known)[3:] == ["pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
-    assert lines(**known, k="auto")[3:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly, plain in 0 of 4 rounds"]
+    assert lines(**known, k="auto")[3:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly, plain in 1 of 5 rounds"]
     assert lines(**known, device="cpu")[4:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
 
 

@@ -1,6 +1,6 @@
 // What an answer cost, from its rounds (pure). Law: a figure that nothing is known of is not shown.
 
-export const NOTHING = { limit: null, read: 0, reused: 0, rounds: 0, emitted: 0, drafted: 0, accepted: 0, seconds: 0 };
+export const NOTHING = { limit: null, read: 0, reused: 0, rounds: 0, emitted: 0, timed: 0, drafted: 0, accepted: 0, seconds: 0 };
 
 /** `sums` with an event of the stream. The first round's time belongs to the prompt. */
 export function fold(sums, event) {
@@ -12,6 +12,7 @@ export function fold(sums, event) {
     ...sums,
     rounds: sums.rounds + 1,
     emitted: sums.emitted + event.emitted.length,
+    timed: sums.timed + (sums.rounds ? event.emitted.length : 0),
     drafted: sums.drafted + event.draft.length,
     accepted: sums.accepted + event.accepted,
     seconds: sums.seconds + (sums.rounds ? event.draft_seconds + event.verify_seconds : 0),
@@ -20,12 +21,12 @@ export function fold(sums, event) {
 
 /** [value, name, definition] of each figure. */
 export function figures(sums) {
-  const { limit, read, reused, rounds, emitted, drafted, accepted, seconds } = sums;
+  const { limit, read, reused, rounds, emitted, timed, drafted, accepted, seconds } = sums;
   const found = [];
   const add = (known, ...figure) => { if (known) found.push(figure); };
   add(rounds, (emitted / rounds).toFixed(1), "tokens per pass", "emitted tokens ÷ target passes");
   add(drafted, percent(accepted / drafted), "of drafted accepted", "accepted ÷ drafted tokens");
-  add(seconds && emitted > 1, speed((emitted - 1) / seconds), "tok/s", "tokens after the first ÷ their seconds");
+  add(seconds && timed, speed(timed / seconds), "tok/s", "tokens after the first round ÷ their seconds");
   add(emitted, `${emitted}`, `${noun(emitted, "token")} in ${rounds} ${noun(rounds, "pass", "es")}`, "plain decoding takes a pass for each token");
   add(read + reused, `${read}`, `prompt ${noun(read, "token")} read${reused ? `, ${reused} reused` : ""}`, "tokens of the prompt read anew, and those that a cache held");
   const held = read + reused + emitted;

@@ -12,8 +12,9 @@ import pytest
 
 from fakes.machine import BY_NAME, CODE, HOSTILE, MACHINES, play
 from specdec_cli.core.events import Round
+from specdec_cli.core.kinds import PREDICTED
 from specdec_cli.core.speedup import BELIEVED_SECONDS
-from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.history import History, PredictionLength
 from specdec_cli.engine.planning.policy import Situation, plan
 from specdec_cli.engine.planning.tuning import FIRST_WAIT
 
@@ -93,3 +94,11 @@ def test_each_look_in_a_row_that_did_not_pay_doubles_the_wait_for_the_next():
     ks = adaptive(BY_NAME["M4 Pro (mlx 3852)"], HOSTILE, 500, 1).ks
     waits = [len(list(rounds)) for drafted, rounds in groupby(ks, bool) if not drafted][1:-1]
     assert len(waits) >= 4 and all(wait >= FIRST_WAIT << i for i, wait in enumerate(waits))
+
+
+@pytest.mark.parametrize(("plain_seconds", "goes_on"), [(1.0, True), (0.1, False)])
+def test_a_prediction_right_in_part_is_judged_where_no_round_was_plain(plain_seconds, goes_on):
+    """Of passes that cost nothing, a prediction that is wrong throughout would never rest."""
+    length = PredictionLength()
+    length.observe(Round(0, PREDICTED.name, (1,) * 16, 5, 9, (1,) * 6, 0.0, 1.5), plain_seconds)
+    assert (length.k_of(8) > 0) == goes_on

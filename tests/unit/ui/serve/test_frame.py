@@ -10,7 +10,7 @@ from specdec_cli.ui.serve.panel import frame_rows
 AT_80 = """\
 ╭─ demo · http://127.0.0.1:8040 ──────────────────────── 2 running, 1 waiting ─╮
 │ request                                read  reused  tokens  tok/s  accepted │
-│ chat/completions                        184   1 020      11    100      50 % │
+│ chat/completions                        184   1 020      11     70      50 % │
 │ rounds   ✓✓✓ 4   ✓✓✗ 3   ✓✗ 2   ✗ 1   – 1                tokens per pass 2.2 │
 │ messages          ━━━━━━━━━━━━───────────────────────  reads 4 096 of 12 000 │
 │ and 1 request more in the queue                                              │
