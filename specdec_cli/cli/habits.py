@@ -55,8 +55,6 @@ OPTIONS: Mapping[str, str] = {
     "--trust-remote-code": "leave it out: specdec runs no code of a model's repository",
 }
 # fmt: on
-# Commands whose argument NAME is a pair, which -p may name as well.
-NAMED, PAIR = re.compile(r"(check|pull|rm|pairs (use|remove)) "), re.compile(r"(-p|-m|--pair|--model)(=|$)")
 # What names a model that need not be here: before a prompt, a Hub id or a name like Qwen3-8B or qwen3:8b; alone, only
 # what can hardly be a prompt, ORGANISATION/Qwen3-8B.
 BEFORE = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|(?=.*\d)[\w.]+[:-][\w.:-]+")
@@ -73,8 +71,6 @@ def translate(arguments: list[str]) -> list[str]:
     if " " in ours and ours not in words:
         raise UsageError(f"specdec has no command {words[0]}", ours)
     words = [ours, *words[1:]] if words else []
-    if NAMED.match(" ".join(words)):
-        words = [PAIR.sub("", word) for word in words if word not in ("-p", "-m", "--pair", "--model")]
     return [new for word in words for new in (("--drafter", "none") if word == "--no-draft" else (word,))] + rest
 
 

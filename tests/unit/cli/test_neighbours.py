@@ -156,6 +156,17 @@ def test_a_habit_does_what_our_own_words_do(specdec, typed, ours):
     assert specdec(*typed.split()) == specdec(*ours.split())
 
 
+def test_a_name_comes_first_or_after_p_and_never_from_the_environment(specdec, monkeypatch):
+    """What SPECDEC_PAIR names would be removed by an rm without a name."""
+    assert specdec.refused("rm", "demo", "-p", "other") == (
+        2, "demo and --pair other are two names", "give one of the two"
+    )  # fmt: skip
+    monkeypatch.setenv("SPECDEC_PAIR", "demo")
+    for words in (["rm", "-y"], ["pairs", "use"], ["pairs", "remove", "-y"]):
+        found = specdec.refused(*words)
+        assert found == (2, "no pair is named", "give a NAME; specdec pairs lists them")
+
+
 # fmt: off
 REFUSED = {
     "ollama": {
