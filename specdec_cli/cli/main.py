@@ -122,6 +122,8 @@ def usage_error(error: TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
+    elif "Missing command" in message:
+        hint = f"{context.command_path} -h lists its commands"
     elif "extra argument" in message and "prompt" in context.params:
         hint = "put quotes around a prompt of several words"
     else:

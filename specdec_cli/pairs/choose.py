@@ -19,6 +19,7 @@ from specdec_cli.pairs.catalog import (
     is_downloaded,
     is_local,
     network_forbidden,
+    other_rows,
     registry,
     size_bytes,
 )
@@ -153,7 +154,11 @@ def recommended(known: Registry) -> Pair:
 def no_pair() -> NoPair:
     """The error where only the demo pair could answer: it tells how to get a pair, or to see the demo."""
     step = first_step(registry())
-    return NoPair(f"{step.hint}; or see it work without a download: specdec demo", step.question, step.command)
+    here = max(other_rows(registry(), ()), key=lambda row: (row.downloaded and row.fits, row.size_bytes), default=None)
+    other = "see it work without a download: specdec demo"
+    if here and here.downloaded and here.fits and step.command[:1] != ("pairs",):
+        other = f"what is here: -p {shlex.quote(here.pair.name)}"
+    return NoPair(f"{step.hint}; or {other}", step.question, step.command)
 
 
 @dataclass(frozen=True, slots=True)

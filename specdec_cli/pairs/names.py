@@ -53,4 +53,4 @@ def _is_gguf(name: str) -> bool:
         if path.is_file() and not path.suffix:  # a blob of ollama's
             with path.open("rb") as file:
                 return file.read(4) == b"GGUF"
-    return name.lower().endswith((".gguf", "-gguf"))
+    return name.lower().partition(":")[0].endswith((".gguf", "-gguf"))  # llama.cpp names ORGANISATION/NAME-GGUF:Q4_K_M
