@@ -19,7 +19,7 @@ from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
-from specdec_cli.system.config import config_file
+from specdec_cli.system.config import config_file, model_folders
 from specdec_cli.system.machine import physical_bytes
 
 app = typer.Typer()
@@ -49,7 +49,6 @@ def pairs(
     """The pairs specdec knows: sizes, here or not, fits or not."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli import hub
     from specdec_cli.pairs import catalog, choose
     from specdec_cli.ui.pairs import print_json, print_pairs
 
@@ -64,7 +63,7 @@ def pairs(
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows, physical_bytes(), every)
-    unread = [folder for folder in hub.model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
+    unread = [folder for folder in model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     say(*(f"{folder}, one of your model folders, is not there or cannot be read" for folder in unread))
     damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
     say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))

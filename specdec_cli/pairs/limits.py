@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_cli.core.errors import DoesNotFit
-from specdec_cli.core.format import count, percent, size
+from specdec_cli.core.format import percent, size
 from specdec_cli.core.kinds import drafting
 from specdec_cli.core.request import Request
 from specdec_cli.system.servers import RunningServer
@@ -111,39 +111,32 @@ class MemoryEstimate:
         return self.peak_bytes <= self.limit_bytes
 
     @property
-    def taken_bytes(self) -> int:
-        """What other processes' servers hold."""
-        return sum(server.weight_bytes for server in self.servers)
-
-    @property
-    def beside(self) -> str:
-        """The servers of other processes, and what they hold."""
-        several = f"{count(len(self.servers), 'server')}, which hold"
-        who = several if len(self.servers) > 1 else f"the server of {self.servers[0].pair}, which holds"
-        return f"beside {who} {size(self.taken_bytes)}"
-
-    @property
-    def stop(self) -> str:
-        """The command that ends them."""
-        return f"specdec stop {'--all' if len(self.servers) > 1 else self.servers[0].pid}"
+    def _beside(self) -> tuple[str, str]:
+        """The servers of other processes with what they hold, and the command that ends them."""
+        first, *more = self.servers
+        who = f"{1 + len(more)} servers, which hold" if more else f"the server of {first.pair}, which holds"
+        held = size(sum(server.weight_bytes for server in self.servers))
+        return f"beside {who} {held}", f"specdec stop {'--all' if more else first.pid}"
 
     @property
     def warning(self) -> str:
         """What to say where servers leave just enough; empty where they do not."""
         if not self.servers or self.peak_bytes < TIGHT_SHARE * self.limit_bytes:
             return ""
+        beside, stop = self._beside
         share = percent(self.peak_bytes / self.limit_bytes)
-        return f"memory {share} of {size(self.limit_bytes)} {self.beside}; {self.stop} frees that"
+        return f"memory {share} of {size(self.limit_bytes)} {beside}; {stop} frees that"
 
     def obstacle(self) -> DoesNotFit:
         """The refusal, with both numbers and what would fit."""
-        context, taken = self.largest_context, self.taken_bytes
+        context, taken = self.largest_context, sum(server.weight_bytes for server in self.servers)
         names = " and ".join(part.name for part in self.footprints)
         message = too_large(names, self.peak_bytes, self.context_tokens, self.limit_bytes)
         if taken and self.peak_bytes <= limit_bytes(self.available_bytes + taken):
-            message += f" {self.beside}"
+            beside, stop = self._beside
+            message += f" {beside}"
             asks = f"""curl {self.servers[0].url}/api/generate --json '{{"prompt": "…", "stream": false}}'"""
-            hint = f"{self.stop} frees that; or ask the server: {asks}"
+            hint = f"{stop} frees that; or ask the server: {asks}"
         elif self.fits_with_kv_bits:
             hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
         elif context >= 512:
