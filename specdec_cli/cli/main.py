@@ -169,7 +169,8 @@ def exit_code(arguments: list[str]) -> int:
     if not {"-q", "--quiet", "--json"} & set(arguments):
         warn_of_variables(known)
     try:
-        code = int(app(translate(arguments), standalone_mode=False, prog_name="specdec") or 0)
+        arguments = translate(arguments)
+        code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):

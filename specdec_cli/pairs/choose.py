@@ -152,12 +152,12 @@ def recommended(known: Registry) -> Pair:
 
 
 def no_pair() -> NoPair:
-    """The error where only the demo pair could answer: it tells how to get a pair, or to see the demo."""
+    """The error where only the demo pair could answer: it tells how to get a pair, and what is here, or the demo."""
     step = first_step(registry())
-    here = max(other_rows(registry(), ()), key=lambda row: (row.downloaded and row.fits, row.size_bytes), default=None)
+    here = [row for row in other_rows(registry(), ()) if row.downloaded and row.fits]
     other = "see it work without a download: specdec demo"
-    if here and here.downloaded and here.fits and step.command[:1] != ("pairs",):
-        other = f"what is here: -p {shlex.quote(here.pair.name)}"
+    if here and step.command[:1] != ("pairs",):
+        other = f"what is here: -p {shlex.quote(max(here, key=lambda row: row.size_bytes or 0).pair.name)}"
     return NoPair(f"{step.hint}; or {other}", step.question, step.command)
 
 

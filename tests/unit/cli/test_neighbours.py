@@ -153,6 +153,7 @@ OURS = {
     "run demo --prompt=x --raw -n 3 -q --temperature 0 -c 64": "run -p demo --raw -n 3 -q --max-context 64 x",
     "run -m demo -md specdec:demo/draft --draft-max=3 --raw -n 3 -q x": "run -p demo -k 3 --raw -n 3 -q x",
     "run demo --raw -n 3 -q --ignore-chat-template --think=false x": "run -p demo --raw -n 3 -q --think off x",
+    "generate --model nosuch --prompt x --json": "run -p nosuch --json x",
     "server status": "ps", "server stop": "stop", "info demo": "check demo", "ask -q": "run -q",
     "server start -p nosuch": "serve -p nosuch", "download nosuch": "pull nosuch", "delete nosuch": "rm nosuch",
 }  # fmt: skip
