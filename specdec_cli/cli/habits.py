@@ -5,13 +5,13 @@ A word or an option that becomes specdec's own leaves its table.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import takewhile
-from pathlib import Path
 
 import typer
 
@@ -97,29 +97,24 @@ def translate(arguments: list[str]) -> list[str]:
         if typed in COMMANDS:
             words = [*COMMANDS[typed].split(), *words[length:]]
             break
-    if words[0] in ("run", "chat", "race"):
-        words = _bare_prompt(words)
-    return [_ours(word, after, words[0]) for word, after in zip(words, [*words[1:], ""], strict=True)] + rest
+    named, talks = any(word.partition("=")[0] in MODEL for word in words), words[0] in ("run", "chat", "race")
+    found: list[str] = []
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if talks and _is_before_a_prompt(name, after, named):
+            found += [value] * bool(equals)
+        elif word == "-c" and words[0] != "chat" and after.isdecimal():  # llama.cpp's context; a chat's continues
+            found.append("--max-context")
+        else:
+            found.append(SAME.get(word) or SAME.get(name, name) + equals + value)
+    return found + rest
 
 
-def _bare_prompt(words: list[str]) -> list[str]:
-    """Without --prompt, and without a -p that names no pair: another option does, or words with spaces follow."""
-    named = any(word.partition("=")[0] in MODEL for word in words)
-
-    def is_prompts(word: str, after: str) -> bool:
-        spoken = len(after.split()) > 1 and not after.startswith(("/", "~", ".")) and not Path(after).is_dir()
-        return word == "--prompt" or (word == "-p" and (named or spoken))
-
-    kept = [word for word, after in zip(words, [*words[1:], ""], strict=True) if not is_prompts(word, after)]
-    return [word.removeprefix("--prompt=") for word in kept]
-
-
-def _ours(word: str, after: str, command: str) -> str:
-    """An option as specdec calls it; llama.cpp's -c N is the context, but a chat's -c continues."""
-    if word == "-c" and command != "chat" and after.isdecimal():
-        return "--max-context"
-    name, equals, value = word.partition("=")
-    return SAME.get(word) or SAME.get(name, name) + equals + value
+def _is_before_a_prompt(option: str, after: str, named: bool) -> bool:
+    """--prompt, and a -p that names no pair: another option does, or words with spaces follow that are no path."""
+    path = after.startswith(("/", "~", ".")) or os.path.isdir(after)  # noqa: PTH112 - unlike Path's, it never raises
+    spoken = len(after.split()) > 1 and not path
+    return option == "--prompt" or (option == "-p" and (named or spoken))
 
 
 def name_first(

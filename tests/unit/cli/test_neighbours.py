@@ -258,6 +258,11 @@ def test_a_model_s_path_with_spaces_after_p_is_no_prompt(specdec, tmp_path, monk
         assert code == 0 and json.loads(out.splitlines()[0])["target"] == name
 
 
+def test_a_prompt_after_p_may_be_longer_than_any_path(specdec):
+    code, out, _ = specdec("run", "--raw", "-n", "3", "-q", "-p", "word " * 100)
+    assert (code, out) == specdec("run", "--raw", "-n", "3", "-q", "word " * 100)[:2] and code == 0
+
+
 def test_where_no_pair_was_chosen_a_model_that_is_here_is_named(specdec, models):
     (models / "org").mkdir()
     (models / BIG).rename(models / "org/big")
