@@ -71,6 +71,7 @@ def test_a_model_of_another_program_may_be_asked_for_and_gguf_is_told_what_it_is
     assert switch.find("Deep-1B").target == "Deep-1B" and switch.find(str(folders / "Deep-1B")) is None
     found = spec_here("Big-1B", None)
     assert (found.pair.name, found.pair.target, found.drafter) == ("Big-1B", "org/Big-1B", "ngram")
+    assert switch.find("x" * 300, settled) is None
     with pytest.raises(HttpError, match=r"GGUF in your folder.*; look for it at huggingface.co") as refused:
         switch.find("Big-7B-GGUF", settled)
     assert refused.value.status == 404
