@@ -22,8 +22,8 @@ from specdec_cli.core.stats import ChatStats
 from specdec_cli.core.template import THINK_WORDS, TemplateValues
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
 from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import resolve
-from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.session.conversation import Conversation
 
 SHOWABLE = ("settings", "last", "thinking", "all")
@@ -165,8 +165,9 @@ def _panel(chat: Chat, argument: str) -> None:
 
 def _pair(chat: Chat, argument: str) -> None:
     if argument:
-        pair = registry().find(argument)
-        spec = PairSpec(pair, pair.drafter or chat.loaded.drafter)
+        spec, drafter = choose(argument, None, None, here=True), chat.loaded.drafter
+        own = spec.reason or spec.pair.drafter or (drafter == LOOKUP.name and chat.loaded.pair.draft is None)
+        spec = spec if own else replace(spec, drafter=drafter)
         resolve(spec)  # what is missing is said before the present pair is unloaded
         chat.switch(spec)
     chat.screen.notice(chat.loaded.summary)

@@ -30,7 +30,15 @@ from specdec_cli.core.kinds import DRAFTERS
 from specdec_cli.core.request import BOUNDS, effective, flag, one_name, parse_draft_context, parse_k
 from specdec_cli.core.tomlfile import TomlFile
 from specdec_cli.pairs.pair import nearest
-from specdec_cli.system.config import FOLDERS, PAIR, config_file, model_folders, read_config, write_config
+from specdec_cli.system.config import (
+    FOLDERS,
+    FOLDERS_VARIABLE,
+    PAIR,
+    config_file,
+    model_folders,
+    read_config,
+    write_config,
+)
 
 app = typer.Typer()
 config_app = typer.Typer(help="Your settings, in one file.\n\nFlags, presets and SPECDEC_* stand above them.")
@@ -185,10 +193,11 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
         else:
             value, source = ("–", row.default or "default") if value is None else (value, "default")
         rows.append((key, shown(value), source))
-    held = {FOLDERS: ", ".join(map(str, model_folders(config)))}
+    held = {FOLDERS: ", ".join(map(str, model_folders()))}
     for name, values in presets.items():
         held[f"{PRESETS}.{name}"] = ", ".join(f"{key} {shown(value)}" for key, value in values.items())
-    rows += [(key, text, Path(config.place(key)).name) for key, text in held.items() if text]
+    named = {FOLDERS: FOLDERS_VARIABLE} if FOLDERS_VARIABLE in os.environ else {}
+    rows += [(key, text, named.get(key) or Path(config.place(key)).name) for key, text in held.items() if text]
     print_columns(sys.stdout, rows)
 
 

@@ -5,7 +5,9 @@ A word or an option that becomes specdec's own leaves its table.
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,62 +22,99 @@ from specdec_cli.cli.table import pair_names
 from specdec_cli.core.errors import SpecdecError, UsageError
 
 # fmt: off
-RUN = "specdec run -p NAME 'your prompt'"
 KEPT = "models are unloaded when a command ends; specdec serve --idle-unload TIME does so while it runs"
 UPGRADE = "uv tool upgrade specdec-cli, or pip install --upgrade specdec-cli"
-LEAVE, CONTEXT = "leave it out: mlx decides that itself", "--max-context N"
-# Commands of others: one of ours, or what there is instead.
+LEAVE = "leave it out: mlx decides that itself"
+# Commands of others that are ours under another name.
 COMMANDS: Mapping[str, str] = {
-    "-v": "--version", "version": "--version", "ls": "pairs", "list": "pairs", "models": "pairs", "show": "check",
-    "get": "pull", "generate": "run",
+    "-v": "--version", "version": "--version", "ls": "pairs", "list": "pairs", "models": "pairs",
+    "show": "check", "info": "check", "get": "pull", "download": "pull", "install": "pull",
+    "delete": "rm", "remove": "rm", "uninstall": "rm", "generate": "run", "ask": "run", "benchmark": "bench",
+    "server": "serve", "server start": "serve", "server status": "ps", "server stop": "stop",
+    "history": "chats", "settings": "config show",
+}
+# Those that are none, and what there is instead.
+INSTEAD: Mapping[str, str] = {
+    "cache_prompt": "specdec chat --save FILE, and --resume FILE another time",
     "convert": "mlx_lm.convert writes a folder; then specdec check FOLDER",
     "cp": "specdec pairs add NAME --target ID --draft ID",
     "create": "specdec pairs add NAME --target ID --draft ID",
+    "fuse": "mlx_lm.fuse writes a folder; then specdec check FOLDER",
     "import": "nothing is imported: set SPECDEC_MODEL_FOLDERS to your folder, and specdec pairs lists it",
-    "load": f"every command loads what it needs: {RUN}",
+    "load": "every command loads what it needs: specdec run -p NAME 'your prompt'",
     "log": "specdec serve --log FILE writes every prompt and answer",
+    "lora": "mlx_lm.lora trains an adapter; then specdec run --adapter FOLDER",
+    "manage": "specdec pairs lists models, specdec rm NAME removes one",
     "push": "specdec uploads nothing; hf upload does",
+    "quantize": "mlx_lm.convert writes a folder; then specdec check FOLDER",
     "search": "specdec pairs --all lists what is known; others are at huggingface.co/mlx-community",
-    "server": "specdec serve -p NAME",
-    "status": "specdec doctor shows what works here",
+    "status": "specdec doctor shows what works here, specdec ps the servers that run",
     "unload": KEPT,
     "update": UPGRADE, "upgrade": UPGRADE,
 }
-# Options of others, and what there is instead.
+# Options of others that are ours under another name.
+SAME: Mapping[str, str] = {
+    "-md": "--draft", "--model-draft": "--draft", "--draft-model": "--draft",
+    "--draft-max": "--num-draft-tokens", "--k": "--num-draft-tokens", "--no-draft": "--drafter=none",
+    "-hf": "--pair", "--hf-repo": "--pair", "--ctx-size": "--max-context", "--context-length": "--max-context",
+    "--temperature": "--temp", "-sys": "--system", "--system-prompt": "--system", "--json-schema": "--schema",
+    "--repeat-penalty": "--repetition-penalty", "--ignore-chat-template": "--raw", "--adapter-path": "--adapter",
+    "--think=true": "--think=on", "--think=false": "--think=off",
+}
+# Those that are none, and what there is instead.
 OPTIONS: Mapping[str, str] = {
-    "--ctx-size": CONTEXT, "--context-length": CONTEXT, "--max-kv-size": CONTEXT,
-    "-md": "--draft ID", "--draft-model": "--draft ID", "--draft-max": "-k N", "--k": "-k N", "-hf": "-p ID",
     "-ngl": LEAVE, "--gpu": LEAVE, "--threads": LEAVE, "--keepalive": KEPT, "--ttl": KEPT,
-    "--temperature": "--temp T",
-    "-sys": "-s TEXT", "--system-prompt": "-s TEXT", "--format": "--schema FILE", "--json-schema": "--schema FILE",
-    "--repeat-penalty": "--repetition-penalty X", "--ignore-chat-template": "--raw", "-cnv": "specdec chat -p NAME",
-    "--adapter-path": "--adapter FOLDER",
-    "--prompt": f"a prompt needs no option: {RUN}",
+    "-cnv": "specdec chat -p NAME",
+    "--format": """--schema FILE, or for any JSON: --schema '{"type": "object"}'""",
+    "--max-kv-size": "--max-context N",
     "--prompt-cache-file": "specdec chat --save FILE, and --resume FILE another time",
     "--trust-remote-code": "leave it out: specdec runs no code of a model's repository",
 }
 # fmt: on
-# Commands whose argument NAME is a pair, which -p may name as well.
-NAMED, PAIR = re.compile(r"(check|pull|rm|pairs (use|remove)) "), re.compile(r"(-p|-m|--pair|--model)(=|$)")
+PAIR, MODEL = ("-p", "--pair"), ("-m", "--model", "-hf")
 # What names a model that need not be here: before a prompt, a Hub id or a name like Qwen3-8B or qwen3:8b; alone, only
 # what can hardly be a prompt, ORGANISATION/Qwen3-8B.
 BEFORE = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|(?=.*\d)[\w.]+[:-][\w.:-]+")
+# A family of models of which pairs are called, as llama3 is.
+FAMILY = re.compile(r"([a-z]{4,})[\d.]*")
 ALONE = re.compile(r"[\w.-]+/(?=[\w.-]*\d)[\w.]+-[\w.-]+")
 
 
 def translate(arguments: list[str]) -> list[str]:
     """The command line in specdec's own words. Raises: UsageError for a word of others that is none of specdec's."""
     words = [*takewhile(lambda one: one != "--", arguments)]
+    rest = arguments[len(words) :]
+    if not words:
+        return arguments
+    if words[0] in (*PAIR, *MODEL):
+        raise UsageError(f"{words[0]} comes after a command", f"specdec run {shlex.join(arguments)}")
     for option in (word.partition("=")[0] for word in words[1:]):
         if option in OPTIONS:
             raise UsageError(f"specdec has no option {option}", OPTIONS[option])
-    ours, rest = "".join(COMMANDS.get(word, word) for word in words[:1]), arguments[len(words) :]
-    if " " in ours and ours not in words:
-        raise UsageError(f"specdec has no command {words[0]}", ours)
-    words = [ours, *words[1:]] if words else []
-    if NAMED.match(" ".join(words)):
-        words = [PAIR.sub("", word) for word in words if word not in ("-p", "-m", "--pair", "--model")]
-    return [new for word in words for new in (("--drafter", "none") if word == "--no-draft" else (word,))] + rest
+    for length in (2, 1):
+        if (typed := " ".join(words[:length])) in INSTEAD:
+            raise UsageError(f"specdec has no command {typed}", INSTEAD[typed])
+        if typed in COMMANDS:
+            words = [*COMMANDS[typed].split(), *words[length:]]
+            break
+    named, talks = any(word.partition("=")[0] in MODEL for word in words), words[0] in ("run", "chat", "race")
+    found: list[str] = []
+    for word, after in zip(words, [*words[1:], ""], strict=True):
+        name, equals, value = word.partition("=")
+        if talks and _is_before_a_prompt(name, after, named):
+            found += [value] * bool(equals)
+        elif word == "-c" and words[0] != "chat" and after.isdecimal():  # llama.cpp's context; a chat's continues
+            found.append("--max-context")
+        else:
+            found.append(SAME.get(word) or SAME.get(name, name) + equals + value)
+    return found + rest
+
+
+def _is_before_a_prompt(option: str, after: str, named: bool) -> bool:
+    """--prompt, and a -p that names no pair: another option does, or words with spaces follow that are no path."""
+    path = after.startswith(("/", "~", ".")) or os.path.isdir(after)  # noqa: PTH112 - unlike Path's, it never raises
+    spoken = len(after.split()) > 1 and not path
+    return option == "--prompt" or (option == "-p" and (named or spoken))
 
 
 def name_first(
@@ -90,7 +129,8 @@ def name_first(
     if first is None or (prompt is None and (named or not names_a_model(first, ALONE))):
         return models, first
     if named or not names_a_model(first, BEFORE):
-        hint = "put quotes around a prompt of several words; name a model once, first or after -p"
+        other = "name a model once" if named else "specdec pairs lists the models that are known"
+        hint = f"put quotes around a prompt of several words; {other}"
         raise UsageError(f"{first} is followed by another argument, {prompt}", hint)
     return replace(models, pair=first, target=None), prompt
 
@@ -100,6 +140,8 @@ def names_a_model(word: str, ids: re.Pattern[str]) -> bool:
     if len(word.split()) != 1 or len(word.encode()) > 255:  # no path is longer
         return False
     if word.replace(":", "-") in pair_names("") or ids.fullmatch(word):
+        return True
+    if ids is BEFORE and (family := FAMILY.fullmatch(word.lower())) and pair_names(family[1]):
         return True
     from specdec_cli import hub
     from specdec_cli.pairs.names import settle

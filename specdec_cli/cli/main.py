@@ -122,6 +122,8 @@ def usage_error(error: TyperException) -> UsageError:
     context = getattr(error, "ctx", None)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
+    elif "Missing command" in message:
+        hint = f"{context.command_path} -h lists its commands"
     elif "extra argument" in message and "prompt" in context.params:
         hint = "put quotes around a prompt of several words"
     else:
@@ -167,7 +169,8 @@ def exit_code(arguments: list[str]) -> int:
     if not {"-q", "--quiet", "--json"} & set(arguments):
         warn_of_variables(known)
     try:
-        code = int(app(translate(arguments), standalone_mode=False, prog_name="specdec") or 0)
+        arguments = translate(arguments)
+        code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:
         if isinstance(end, SystemExit) and not isinstance(end.__context__, BrokenPipeError):

@@ -18,6 +18,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class NameOptions:
+    """A pair's name, as an argument or after -p."""
+
+    name: str | None = None
+    pair: str | None = None
+
+    @property
+    def given(self) -> str | None:
+        """Raises: UsageError for two names."""
+        if self.name is not None and self.pair is not None:
+            raise UsageError(f"{self.name} and --pair {self.pair} are two names", "give one of the two")
+        return self.pair if self.name is None else self.name
+
+    @property
+    def required(self) -> str:
+        """Raises: UsageError for two names, and for none."""
+        if (found := self.given) is None:
+            raise UsageError("no pair is named", "give a NAME; specdec pairs lists them")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class PairOptions:
     """Two models, beside a pair's name that is an argument."""
 

@@ -14,12 +14,12 @@ import typer
 
 from specdec_cli.cli.command import ask, grouped, require_answer
 from specdec_cli.cli.load import choose_named, draft_name
-from specdec_cli.cli.options import PairOptions
+from specdec_cli.cli.options import NameOptions, PairOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
-from specdec_cli.system.config import config_file
+from specdec_cli.system.config import config_file, model_folders
 from specdec_cli.system.machine import physical_bytes
 
 app = typer.Typer()
@@ -49,7 +49,6 @@ def pairs(
     """The pairs specdec knows: sizes, here or not, fits or not."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli import hub
     from specdec_cli.pairs import catalog, choose
     from specdec_cli.ui.pairs import print_json, print_pairs
 
@@ -64,7 +63,7 @@ def pairs(
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows, physical_bytes(), every)
-    unread = [folder for folder in hub.model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
+    unread = [folder for folder in model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     say(*(f"{folder}, one of your model folders, is not there or cannot be read" for folder in unread))
     damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
     say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))
@@ -138,13 +137,14 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
 
 @pairs_app.command("use")
 @grouped
-def use(*, name: str, yes: bool = False, force: bool = False) -> None:
+def use(*, named: NameOptions, yes: bool = False, force: bool = False) -> None:
     """Make a pair the default, used when you give no --pair.
 
     One that is not here is pulled first, if you agree.
     """
     from specdec_cli.pairs import registry
 
+    name = named.required
     # Whatever the default pair is now: an unknown one can be replaced.
     pair = registry.load_registry(registry.packaged_file(), registry.user_file()).find(name)
     if not force:
@@ -177,14 +177,14 @@ def _bring(pair: Pair, yes: bool) -> None:
 
 @pairs_app.command("remove")
 @grouped
-def remove(*, name: str, yes: bool = False) -> None:
+def remove(*, named: NameOptions, yes: bool = False) -> None:
     """Take a pair out of your models.toml; no model is deleted.
 
     A packaged pair of that name comes back.
     """
     from specdec_cli.pairs import catalog, registry
 
-    known, file = catalog.registry(), registry.user_file()
+    name, known, file = named.required, catalog.registry(), registry.user_file()
     pair = known.find(name)
     if pair.source != "yours":
         shipped = all(catalog.is_local(model) for model, _ in pair.models)
@@ -216,7 +216,7 @@ def path() -> None:
 @grouped
 def check(
     *,
-    name: str | None = None,
+    named: NameOptions,
     models: PairOptions,
     max_context: int | None = None,
     kv_bits: int | None = None,
@@ -232,7 +232,7 @@ def check(
     from specdec_cli.ui.pairs import print_checks, print_json, print_verdict
 
     with files.explain_offline(offline):
-        spec = choose_named(name, models, here=offline)
+        spec = choose_named(named.given, models, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in catalog.partly_here(spec.pair.models):
         raise problem
@@ -253,7 +253,7 @@ def check(
 @grouped
 def pull(
     *,
-    name: str | None = None,
+    named: NameOptions,
     models: PairOptions,
     max_context: int | None = None,
     verify: bool = False,
@@ -269,7 +269,7 @@ def pull(
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
 
-    if name is None and (models.target, models.draft, models.head_from) == (None, None, None):
+    if (name := named.given) is None and (models.target, models.draft, models.head_from) == (None, None, None):
         pair = choose.recommended(catalog.registry())
         reason = f"{pair.name} is recommended for this machine: {pair.described}"
         require_answer(f"{reason}. Pull it?", yes)
@@ -290,12 +290,12 @@ def pull(
 
 @app.command()
 @grouped
-def rm(*, name: str, yes: bool = False) -> None:
+def rm(*, named: NameOptions, yes: bool = False) -> None:
     """Remove a downloaded pair; says what is shared and what was freed."""
     from specdec_cli.pairs import catalog
     from specdec_cli.pairs.pull import carry_out, plan_removal
 
-    known = catalog.registry()
+    name, known = named.required, catalog.registry()
     plans = plan_removal(name, known)
     say(*(plan.summary for plan in plans))
     ask(f"Free {size(sum(plan.removal.freed_bytes for plan in plans))}?", yes)

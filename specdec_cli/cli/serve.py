@@ -6,9 +6,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.serve.clients import CLIENTS, KEY, Connection, notes
 
 if TYPE_CHECKING:
-    from specdec_cli.pairs.pair import PairSpec, Registry
+    from specdec_cli.pairs.pair import PairSpec
     from specdec_cli.session.session import LoadedPair
 
 app = typer.Typer()
@@ -199,34 +199,42 @@ def serve(
             stack.enter_context(no_echo(sys.stdin))
             stack.enter_context(log.panel(name, policy.url, scheduler.status))
         stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
-        switch = Switch(partial(pairs_here, name, drafter), base) if keep.switch else None
+        others = Switch(partial(pairs_here, name, drafter), base, whole=lambda spec: spec_here(spec.pair.name, drafter))
+        switch = others if keep.switch else None
         service = Service(model, scheduler, policy, log.reply, page_files(), switch)
         Server(service, partial(log.started, name, policy.url, key is not None)).run([socket])
     return None
 
 
 def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
-    """For --switch: the pairs of models.toml that are here, but for `first`, as that file and the cache are now.
+    """For --switch: what `specdec pairs` lists and is here, but for `first`, as models.toml and the folders are now.
 
-    `drafter` drafts for all of them, or each one's own. Raises: NotAvailable.
+    `drafter` drafts for all of them, or each one's own. A model that only its path names is left out: no client hears
+    paths. Raises: NotAvailable.
     """
-    from specdec_cli.pairs.catalog import downloaded
+    from specdec_cli.pairs.catalog import other_rows, registry, rows
 
-    pairs = known_pairs().pairs.values()
-    return {pair.name: PairSpec.of(pair, drafter) for pair in pairs if pair.name != first and downloaded(pair)}
+    with no_request_to_blame():
+        known = registry()
+    listed = rows(known)
+    pairs = [row.pair for row in (*listed, *other_rows(known, listed)) if row.downloaded]
+    return {one.name: PairSpec.of(one, drafter) for one in pairs if one.name != first and one.name[0] not in "/~."}
 
 
 def spec_here(name: str, drafter: str | None) -> PairSpec:
-    """The pair of that name as models.toml is now. Raises: NotAvailable."""
-    return PairSpec.of(known_pairs().find(name), drafter)
+    """The pair or model of that name as models.toml and the folders are now. Raises: NotAvailable, Refused."""
+    from specdec_cli.pairs.choose import choose
+
+    with no_request_to_blame():
+        spec = choose(name, None, None, here=True)
+    return replace(spec, pair=replace(spec.pair, name=name), drafter=drafter or spec.drafter)
 
 
-def known_pairs() -> Registry:
-    """All pairs now. Raises: NotAvailable for a wrong models.toml, for no request is to blame."""
-    from specdec_cli.pairs.catalog import registry
-
+@contextmanager
+def no_request_to_blame() -> Iterator[None]:
+    """Raises: NotAvailable for a wrong models.toml."""
     try:
-        return registry()
+        yield
     except UsageError as error:
         raise NotAvailable(error.message, error.hint) from error
 

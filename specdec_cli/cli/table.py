@@ -194,6 +194,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
     ),
     "Models": (
         Row("-p, -m, --model, --pair NAME", "A pair, or a target's Hub id or folder", "PAIR", complete=pair_names),
+        Row("-p, -m, --model, --pair NAME", "The same as NAME", complete=pair_names, of="check pull rm use remove"),
         Row("--target ID", "Target: a Hub id or a local folder", "TARGET"),
         Row("--draft ID", "Draft: a Hub id or a local folder", "DRAFT"),
         Row("--draft ID", "Draft to try: a Hub id or folder; repeatable", of="bench"),

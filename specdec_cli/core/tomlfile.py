@@ -40,9 +40,7 @@ def read_toml(path: Path) -> TomlFile:
     except (OSError, UnicodeDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path} cannot be read: {told}", "correct or remove that file") from error
-    except RecursionError as error:
-        raise UsageError(f"{path} is nested too deeply", "correct or remove that file") from error
-    except ValueError as error:  # a number of thousands of digits, too
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, too
         raise UsageError(f"{path} is not valid TOML: {error}", f"correct that line in {path}") from error
 
 

@@ -27,7 +27,7 @@ from specdec_cli.hub.kept_heads import (
     remote_headers,
     remove_head,
 )
-from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, model_folders, models_here
+from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, models_here
 from specdec_cli.hub.snapshot import HubSnapshot, resolve
 
 __all__ = [
@@ -51,7 +51,6 @@ __all__ = [
     "keep_head",
     "kept_commit",
     "locate",
-    "model_folders",
     "models_here",
     "read_config",
     "remote_headers",

@@ -142,17 +142,6 @@ def _other_caches() -> Iterator[Path]:
             yield folder
 
 
-def model_folders() -> list[Path]:
-    """The folders that the user names: SPECDEC_MODEL_FOLDERS, separated as in PATH, else those of config.toml.
-
-    Raises: UsageError for a wrong config.toml.
-    """
-    text = os.environ.get("SPECDEC_MODEL_FOLDERS")
-    if text is None:
-        return list(config.model_folders())
-    return [_expanded(part) for part in text.split(os.pathsep) if part.strip()]
-
-
 def _expanded(path: str) -> Path:
     return Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - unlike Path's, it never raises
 
@@ -160,7 +149,7 @@ def _expanded(path: str) -> Path:
 # Who keeps models, the folders where that may be, and how one of them is read.
 OURS: Place = ("the model cache", lambda: [cache.cache_folder()], _models_in)
 PLACES: tuple[Place, ...] = (
-    ("your folder", model_folders, _models_in),
+    ("your folder", config.model_folders, _models_in),
     ("LM Studio", _lm_studio_folders, _models_in),
     ("another Hub cache", _other_caches, _models_in),
     ("ollama", _ollama_folders, _ollama_models),

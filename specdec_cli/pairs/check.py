@@ -26,7 +26,7 @@ from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of
 from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.files import PairFiles
+from specdec_cli.pairs.files import Notify, PairFiles, unheard
 from specdec_cli.pairs.limits import LONGEST, Footprint, MemoryEstimate, prefill_bytes
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.system import servers
@@ -285,12 +285,19 @@ def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
     return 0 if counted else head.loaded_bytes
 
 
-def memory_obstacle(files: PairFiles, context_tokens: int, kv_bits: int | None = None) -> DoesNotFit | None:
-    """The refusal of a pair that does not fit, with the numbers and what would fit."""
+def memory_obstacle(
+    files: PairFiles, context_tokens: int, kv_bits: int | None = None, notify: Notify = unheard
+) -> DoesNotFit | None:
+    """The refusal of a pair that does not fit, with the numbers and what would fit.
+
+    `notify` hears of one that just fits beside servers.
+    """
     checkpoints, head = files.checkpoints, files.head
     weights = sum(c.loaded_bytes for c in checkpoints) + (_bytes_beside(checkpoints, head) if head else 0)
     # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
     if weights * 10 < device.usable_bytes() and context_tokens < 8192:
         return None
     found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits, head, search=False)
+    if found.fits and found.warning:
+        notify(found.warning)
     return None if found.fits else found.obstacle()

@@ -19,6 +19,7 @@ from specdec_cli.pairs.catalog import (
     is_downloaded,
     is_local,
     network_forbidden,
+    other_rows,
     registry,
     size_bytes,
 )
@@ -151,9 +152,13 @@ def recommended(known: Registry) -> Pair:
 
 
 def no_pair() -> NoPair:
-    """The error where only the demo pair could answer: it tells how to get a pair, or to see the demo."""
+    """The error where only the demo pair could answer: it tells how to get a pair, and what is here, or the demo."""
     step = first_step(registry())
-    return NoPair(f"{step.hint}; or see it work without a download: specdec demo", step.question, step.command)
+    here = [row for row in other_rows(registry(), ()) if row.downloaded and row.fits]
+    other = "see it work without a download: specdec demo"
+    if here and step.command[:1] != ("pairs",):
+        other = f"what is here: -p {shlex.quote(max(here, key=lambda row: row.size_bytes or 0).pair.name)}"
+    return NoPair(f"{step.hint}; or {other}", step.question, step.command)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from specdec_cli.core.errors import DoesNotFit
-from specdec_cli.core.format import size
+from specdec_cli.core.format import percent, size
 from specdec_cli.core.kinds import drafting
 from specdec_cli.core.request import Request
 from specdec_cli.system.servers import RunningServer
@@ -18,6 +18,8 @@ from specdec_cli.system.servers import RunningServer
 LONGEST = 1 << 20
 # Share of memory for models; the rest is for the graph, the tokenizer and the operating system.
 HEADROOM = 0.92
+# Share of the usable memory from which on a word is said of it.
+TIGHT_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +110,33 @@ class MemoryEstimate:
     def fits(self) -> bool:
         return self.peak_bytes <= self.limit_bytes
 
+    @property
+    def _beside(self) -> tuple[str, str]:
+        """The servers of other processes with what they hold, and the command that ends them."""
+        first, *more = self.servers
+        who = f"{1 + len(more)} servers, which hold" if more else f"the server of {first.pair}, which holds"
+        held = size(sum(server.weight_bytes for server in self.servers))
+        return f"beside {who} {held}", f"specdec stop {'--all' if more else first.pid}"
+
+    @property
+    def warning(self) -> str:
+        """What to say where servers leave just enough; empty where they do not."""
+        if not self.servers or self.peak_bytes < TIGHT_SHARE * self.limit_bytes:
+            return ""
+        beside, stop = self._beside
+        share = percent(self.peak_bytes / self.limit_bytes)
+        return f"memory {share} of {size(self.limit_bytes)} {beside}; {stop} frees that"
+
     def obstacle(self) -> DoesNotFit:
         """The refusal, with both numbers and what would fit."""
         context, taken = self.largest_context, sum(server.weight_bytes for server in self.servers)
         names = " and ".join(part.name for part in self.footprints)
         message = too_large(names, self.peak_bytes, self.context_tokens, self.limit_bytes)
         if taken and self.peak_bytes <= limit_bytes(self.available_bytes + taken):
-            message += f" beside the server of {self.servers[0].pair}, which holds {size(taken)}"
+            beside, stop = self._beside
+            message += f" {beside}"
             asks = f"""curl {self.servers[0].url}/api/generate --json '{{"prompt": "…", "stream": false}}'"""
-            hint = f"specdec stop frees that; or ask the server: {asks}"
+            hint = f"{stop} frees that; or ask the server: {asks}"
         elif self.fits_with_kv_bits:
             hint = f"it fits with quantized caches: --kv-bits {self.fits_with_kv_bits}; --force loads it anyway"
         elif context >= 512:

@@ -6,6 +6,7 @@ first bytes, before any network call.
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
@@ -33,7 +34,8 @@ def settle(name: str) -> str:
         if revision not in (None, "main"):
             hint = f"name it by itself: --target {name} --target-revision {revision}"
             raise UsageError(f"the address of {name} has the revision {revision}", hint)
-    found = [] if "/" in name or Path(name).is_dir() else hub.models_here()
+    # `os.path` does not raise for a name that is longer than any path, as a request may hold.
+    found = [] if "/" in name or os.path.isdir(name) else hub.models_here()  # noqa: PTH112
     found = [model for model in found if name.lower() in (model.short.lower(), model.name.lower())]
     whole = [model.target for model in found if not model.problem]
     if _is_gguf(name) or (found and not whole and found[0].problem == hub.GGUF):
@@ -53,4 +55,4 @@ def _is_gguf(name: str) -> bool:
         if path.is_file() and not path.suffix:  # a blob of ollama's
             with path.open("rb") as file:
                 return file.read(4) == b"GGUF"
-    return name.lower().endswith((".gguf", "-gguf"))
+    return name.lower().partition(":")[0].endswith((".gguf", "-gguf"))  # llama.cpp names ORGANISATION/NAME-GGUF:Q4_K_M

@@ -190,8 +190,6 @@ class Registry:
         if name in self.pairs:
             return self.pairs[name]
         otherwise = f"specdec pull {name} makes a pair of it" if "/" in name else "specdec pairs lists them"
-        if len(name.split()) > 1:
-            otherwise = "-p names a pair; a prompt needs no option: specdec run 'your prompt'"
         hint = nearest(name, self.pairs, otherwise)
         raise NotAvailable(f"no pair named {name}; {len(self.pairs)} are known", hint)
 

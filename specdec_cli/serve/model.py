@@ -17,6 +17,7 @@ from specdec_cli.models.turns import Message
 from specdec_cli.pairs.check import Side
 from specdec_cli.pairs.files import PairFiles, resolve
 from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.text import conversation_tokens
@@ -127,23 +128,29 @@ def public_name(name: str) -> str:
 class Switch:
     """The other pairs that a server may load instead of its own: only what is on this machine, and one at a time.
 
-    `here` gives them by name, as they are now; `base` is what every request to one of them starts from. What is known
-    of one is read when it is first asked for, without its weights, and stays so.
+    `here` gives them by name, as they are now, `whole` one of them with the draft that is found for it; `base` is what
+    every request to one starts from. What is known of one is read when it is first asked for, without its weights, and
+    stays so.
     """
 
     here: Callable[[], Mapping[str, PairSpec]]
     base: Callable[[PairSpec], Request]
     since: int = field(default_factory=lambda: int(time.time()))
+    whole: Callable[[PairSpec], PairSpec] = replace
     _known: dict[str, Model] = field(default_factory=dict)
 
-    def find(self, name: str) -> Model | None:
-        """The pair of that name, else one with that target; None if it is not here. Raises: NotAvailable, Refused."""
+    def find(self, name: str, settle: Callable[[str], str] = settle) -> Model | None:
+        """The pair of that name, else one with that target; None if it is not here.
+
+        `settle` says which target a name means that none has. Raises: NotAvailable, Refused.
+        """
         if name not in self._known:
             here = self.here()
-            by_target = (spec for spec in here.values() if public_name(spec.pair.target) == name)
-            spec = here.get(name) or next(by_target, None)
+            targets = {public_name(spec.pair.target): spec for spec in reversed([*here.values()])}
+            spec = here.get(name) or targets.get(name) or targets.get(settle(name))
             if spec is None:
                 return None
+            spec = self.whole(spec)
             model = Model.of_files(resolve(spec), self.base(spec), self.since)
             self._known[name] = replace(model, pair=spec.pair.name)
         return self._known[name]

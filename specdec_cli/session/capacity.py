@@ -12,13 +12,11 @@ from specdec_cli.core.format import percent, size
 from specdec_cli.engine import device
 from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.pairs.limits import LONGEST, ContextLimit, limit_bytes
+from specdec_cli.pairs.limits import LONGEST, TIGHT_SHARE, ContextLimit, limit_bytes
 from specdec_cli.session.session import LoadedPair
 
 # Caches are sized at these lengths; between two of them they grow in a straight line, or not at all.
 SHORTEST = 1024
-# Share of the usable memory from which on a word is said of it.
-TIGHT_SHARE = 0.9
 # Snapshots that a slot keeps where caches cannot be trimmed: a few ends of turns, and a few on the way there. They may
 # take a small share of the memory beside the weights: those of wide windows are large.
 MOST_SNAPSHOTS, LEAST_SNAPSHOTS, SNAPSHOT_SHARE = 8, 2, 1 / 16

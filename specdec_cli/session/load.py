@@ -38,21 +38,23 @@ def usable(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, no
 
     Raises: NotAvailable, Refused, DoesNotFit for what keeps the pair from running.
     """
-    error = _first_obstacle(files, reserve_tokens, kv_bits)
+    error = _first_obstacle(files, reserve_tokens, kv_bits, notify)
     if error is None:
         return files
     alone = files.without_unasked_head
-    if alone is None or _first_obstacle(alone, reserve_tokens, kv_bits):
+    if alone is None or _first_obstacle(alone, reserve_tokens, kv_bits, notify):
         raise error
     notify_without_head(notify, error)
     return alone
 
 
-def _first_obstacle(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None) -> SpecdecError | None:
+def _first_obstacle(
+    files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify
+) -> SpecdecError | None:
     refusal = next(find_obstacles(files, kv_bits), None)
     if refusal is not None or reserve_tokens is None:
         return refusal
-    return memory_obstacle(files, reserve_tokens, kv_bits)
+    return memory_obstacle(files, reserve_tokens, kv_bits, notify)
 
 
 def notify_without_head(notify: Notify, error: SpecdecError) -> None:

@@ -12,7 +12,7 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.tomlfile import TomlFile, edit_toml, read_toml
 
 NEW = "# Your settings of specdec: specdec help environment\n"
-FOLDERS, PAIR = "model_folders", "pair"
+FOLDERS, FOLDERS_VARIABLE, PAIR = "model_folders", "SPECDEC_MODEL_FOLDERS", "pair"
 
 
 def config_file() -> Path:
@@ -51,10 +51,14 @@ def write_config(file: Path, path: tuple[str, ...], value: Any) -> None:
 
 
 def model_folders(config: TomlFile | None = None) -> tuple[Path, ...]:
-    """The folders in which the user keeps models, in the order of the file; one may be gone, as with its disk.
+    """The folders in which the user keeps models; one may be gone, as with its disk.
 
-    Raises: UsageError for anything but whole paths.
+    Those of `config`; without it of the variable, separated as in PATH, else of config.toml.
+    Raises: UsageError for anything but whole paths in a config.
     """
+    named = os.environ.get(FOLDERS_VARIABLE)
+    if config is None and named is not None:
+        return tuple(Path(os.path.expanduser(one)).absolute() for one in named.split(os.pathsep) if one.strip())  # noqa: PTH111
     config = config or read_config()
     folders = config.values.get(FOLDERS, [])
     texts = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)

@@ -80,8 +80,11 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
         line.append(models, "dim").append(tail, "dim").rstrip()
         console.print(line)
         return
-    line.append(tail.lstrip(), "dim").rstrip()
+    fits = line.cell_len + len(tail) <= console.width
+    line.append(tail.lstrip() if fits else "", "dim").rstrip()
     console.print(line)
+    if not fits:
+        console.print(Text(f"      {tail.lstrip()}", "dim"))
     models = f"      {models}"
     broken = models if cell_len(models) <= console.width else models.replace(" + ", "\n      + ")
     console.print(Text(broken, "dim"), soft_wrap=True)

@@ -111,12 +111,9 @@ def _ask(body: OllamaBody, model: Model, endpoint: str, stops: Sequence[int] = (
     if more.get("text") == "":
         body = body.model_copy(update={"max_tokens": 0, "json_schema": None})
         more = {"text": "?", "extra": {"loads": True}}
-    request, template = (
-        {"constraint": reading.shape_of(body)[1], "stop_tokens": stops},
-        TemplateValues.of_word(body.think),
-    )
+    request = {"constraint": reading.shape_of(body)[1], "stop_tokens": stops}
     source = "messages" if endpoint == CHAT else "prompt"
-    more = {"template": template, "shape": "format", "source": source, **more}
+    more = {"template": TemplateValues.of_word(body.think), "shape": "format", "source": source, **more}
     return reading.chat_request(body, model, endpoint.strip("/"), request, **more)
 
 

@@ -21,8 +21,10 @@ from starlette.responses import Response
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.core.request import Constraint, looks_up
+from specdec_cli.hub import GGUF
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.pairs.limits import too_long
+from specdec_cli.pairs.names import settle
 from specdec_cli.serve.http.access import AccessPolicy, drain
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect
@@ -169,7 +171,7 @@ class Service:
         name = name and name.removesuffix(":latest")  # as Ollama's clients say that they name no other
         if self.model.answers_to(name):
             return self.model
-        other = self.switch.find(str(name)) if self.switch else None
+        other = self.switch.find(str(name), settled) if self.switch else None
         if other is not None:
             return other
         here = [self.model.name, *(self.switch.here() if self.switch else ())]
@@ -207,6 +209,16 @@ class Service:
         """End every reply, as if its client had left; from the loop."""
         for events in tuple(self.open):
             events.leave()
+
+
+def settled(name: str) -> str:
+    """As `settle`, but a name of several models is none. Raises: HttpError for GGUF."""
+    try:
+        return settle(name)
+    except SpecdecError as error:
+        if GGUF not in error.message:
+            return name
+        raise HttpError(404, f"{error.message}; {error.hint}", "model", "model_not_found") from error
 
 
 def _decoded(data: bytes, encoding: str, most: int) -> bytes:

@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from fakes.chat import chat_with, ran, recorded
+from fakes.models import tiny_folder
 from specdec_cli.chat.chat import Loaded
 from specdec_cli.chat.commands import ALIASES, COMMANDS, Leave, run_command, settings_rows, stats_rows, suggestions
-from specdec_cli.core.errors import UsageError
+from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.events import Round
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.pairs.pair import Pair, PairSpec
@@ -146,3 +147,19 @@ def test_commands_values_pairs_and_files_are_completed_and_messages_are_not(tmp_
     assert words("/schema o") == ["off", "other.jsonl"] and words("/regex ") == ["off"]
     assert words("/load nowhere/") == []
     assert words("hello /s") == words("/system a\nb") == words("/unknown x") == []
+
+
+def test_pair_takes_every_name_that_the_option_takes(pair, tmp_path, monkeypatch):
+    """It knew only those of models.toml, and kept a drafter that was the last pair's for want of a draft."""
+    session, opened = recorded(*pair), []
+    chat, _, _ = chat_with(session, lambda spec: opened.append(spec) or Loaded(spec, session))
+    chat.loaded = replace(chat.loaded, spec=replace(chat.loaded.spec, drafter="none"))
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(tmp_path))
+    tiny_folder(tmp_path / "org/Big-1B", seed=2)
+    for name in ("org/Big-1B", "big-1b", "demo"):
+        run_command(chat, f"/pair {name}")
+    assert [(spec.pair.target, spec.drafter) for spec in opened] == [
+        ("org/Big-1B", "ngram"), ("org/Big-1B", "ngram"), ("specdec:demo/target", "model"),
+    ]  # fmt: skip
+    with pytest.raises(NotAvailable, match="x-7b-GGUF is GGUF"):
+        run_command(chat, "/pair x-7b-GGUF")

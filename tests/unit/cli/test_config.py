@@ -314,6 +314,9 @@ def test_folders_are_kept_by_their_whole_paths_and_one_may_be_gone(specdec, tmp_
     assert model_folders() == (tmp_path / "a", tmp_path)
     specdec.config.write_text('model_folders = ["~/models"]')
     assert model_folders() == (tmp_path / "models",)
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", "a:b")
+    assert model_folders() == (tmp_path / "a", tmp_path / "b")
+    assert f"model_folders\t{tmp_path}/a, {tmp_path}/b\tSPECDEC_MODEL_FOLDERS\n" in specdec("config", "show")[1]
 
 
 def test_a_wrong_default_pair_is_replaced_by_the_next(specdec):

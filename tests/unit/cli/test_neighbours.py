@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.cli.habits import COMMANDS, OPTIONS, translate
+from specdec_cli.cli.habits import COMMANDS, INSTEAD, OPTIONS, SAME, translate
 from specdec_cli.cli.main import app
 from specdec_cli.cli.table import ROWS
 
@@ -141,51 +141,68 @@ def test_an_address_of_another_revision_is_not_taken_for_main(specdec):
 
 # Their commands: ten of each program, as its users type them. Beside each, what it becomes, or the hint.
 
-SAME = {
+OURS = {
     "ls": "pairs", "list --json": "pairs --json", "models": "pairs", "show demo": "check demo", "-v": "--version",
     "version": "--version", "check -p demo": "check demo", "check --model=demo": "check demo",
     "pairs use -m demo": "pairs use demo", "rm -p nosuch -y": "rm nosuch -y",
     "run -p demo --raw -n 3 -q --no-draft x": "run -p demo --raw -n 3 -q --drafter none x",
     "generate --model demo --raw -n 3 -q x": "run -p demo --raw -n 3 -q x",
     "run demo --raw -n 3 -q x": "run -p demo --raw -n 3 -q x",
+    "generate --model demo --prompt x --raw -n 3 -q": "run -p demo --raw -n 3 -q x",
+    "run -m demo -p x --raw -n 3 -q": "run -p demo --raw -n 3 -q x",
+    "run demo --prompt=x --raw -n 3 -q --temperature 0 -c 64": "run -p demo --raw -n 3 -q --max-context 64 x",
+    "run -m demo -md specdec:demo/draft --draft-max=3 --raw -n 3 -q x": "run -p demo -k 3 --raw -n 3 -q x",
+    "run demo --raw -n 3 -q --ignore-chat-template --think=false x": "run -p demo --raw -n 3 -q --think off x",
+    "generate --model nosuch --prompt x --json": "run -p nosuch --json x",
+    "server status": "ps", "server stop": "stop", "info demo": "check demo", "ask -q": "run -q",
+    "server start -p nosuch": "serve -p nosuch", "download nosuch": "pull nosuch", "delete nosuch": "rm nosuch",
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("typed", "ours"), SAME.items())
+@pytest.mark.parametrize(("typed", "ours"), OURS.items())
 def test_a_habit_does_what_our_own_words_do(specdec, typed, ours):
     assert specdec(*typed.split()) == specdec(*ours.split())
+
+
+def test_a_name_comes_first_or_after_p_and_never_from_the_environment(specdec, monkeypatch):
+    """What SPECDEC_PAIR names would be removed by an rm without a name."""
+    assert specdec.refused("rm", "demo", "-p", "other") == (
+        2, "demo and --pair other are two names", "give one of the two"
+    )  # fmt: skip
+    monkeypatch.setenv("SPECDEC_PAIR", "demo")
+    for words in (["rm", "-y"], ["pairs", "use"], ["pairs", "remove", "-y"]):
+        found = specdec.refused(*words)
+        assert found == (2, "no pair is named", "give a NAME; specdec pairs lists them")
 
 
 # fmt: off
 REFUSED = {
     "ollama": {
-        "run llama3.2:1b hi": "did you mean llama-3b", "pull qwen3:8b": "did you mean qwen3-8b",
+        "run llama3.2:1b hi": "did you mean llama-3b", "run llama3 hi": "did you mean llama-3b",
+        "pull qwen3:8b": "did you mean qwen3-8b",
         "cp a b": "specdec pairs add NAME", "create mine -f Modelfile": "specdec pairs add NAME",
         "push me/mine": "specdec uploads nothing", "run qwen3-8b hi --keepalive 5m": "models are unloaded",
         "run qwen3-8b hi --format json": "--schema FILE", "serve --keepalive=5m": "models are unloaded",
     },
     "mlx-lm": {
-        "generate --model org/x --prompt hi": "a prompt needs no option", "server --model x": "specdec serve -p NAME",
-        "run -m org/x hi --draft-model org/y": "--draft ID", "run -m org/x hi --max-kv-size 4096": "--max-context N",
-        "chat --model org/x --system-prompt hi": "-s TEXT", "run -m org/x hi --ignore-chat-template": "--raw",
-        "run -m org/x hi --adapter-path a": "--adapter FOLDER", "run -m org/x hi --temperature 0.2": "--temp T",
+        "run -m org/x hi --max-kv-size 4096": "--max-context N", "lora --train": "mlx_lm.lora trains an adapter",
         "run -m org/x hi --trust-remote-code": "leave it out: specdec runs no code",
-        "convert --hf-path org/x -q": "mlx_lm.convert writes a folder",
+        "convert --hf-path org/x -q": "mlx_lm.convert writes a folder", "fuse --model org/x": "mlx_lm.fuse writes",
+        "cache_prompt --model org/x": "specdec chat --save FILE",
     },
     "LM Studio": {
         "load org/x --gpu max": "leave it out", "load org/x": "every command loads what it needs",
-        "unload --all": "models are unloaded", "server start": "specdec serve -p NAME", "status": "specdec doctor",
+        "unload --all": "models are unloaded", "status": "specdec doctor",
         "log stream": "specdec serve --log FILE", "import model.gguf": "nothing is imported",
         "search qwen": "specdec pairs --all", "chat org/x --ttl 60": "models are unloaded",
         "update": "uv tool upgrade specdec-cli",
     },
     "llama.cpp": {
-        "run -m model-7b.gguf hi": "look for it at huggingface.co/mlx-community", "run -hf org/x hi": "-p ID",
-        "chat -m org/x -p 'why is it blue'": "-p names a pair; a prompt needs no option",
-        "run -m org/x -ngl 99 hi": "leave it out",
-        "run -m org/x -md org/y hi": "--draft ID",
-        "run -m org/x --draft-max 8 hi": "-k N", "run -m org/x -sys be-kind hi": "-s TEXT",
-        "run -m org/x -cnv": "specdec chat -p NAME",
+        "run -m model-7b.gguf hi": "look for it at huggingface.co/mlx-community",
+        "serve -hf Qwen/Qwen3-8B-GGUF:Q4_K_M": TWIN, "run -hf org/x hi": "specdec pull --target org/x",
+        "chat -m org/x -p 'why is it blue'": "specdec pull --target org/x",
+        "-m org/x -p hi": "specdec run -m org/x -p hi", "run -m org/x -ngl 99 hi": "leave it out",
+        "run -m org/x -sys be-kind hi": "specdec pull --target org/x", "run -m org/x -cnv": "specdec chat -p NAME",
     },
 }
 # fmt: on
@@ -201,12 +218,13 @@ def test_no_word_of_others_is_one_of_ours_and_no_hint_leads_back_to_one():
     """A new command or option of that name would never be reached."""
     ours = set(typer.main.get_command(app).commands)
     flags = {flag for row in ROWS.values() for pair in row.flags for flag in pair.split("/")}
-    assert not ours & set(COMMANDS) and not flags & set(OPTIONS)
-    assert {word.split()[0] for word in COMMANDS.values() if " " not in word} <= ours | {"--version"}
-    for hint in (*COMMANDS.values(), *OPTIONS.values()):
+    assert not ours & {*COMMANDS, *INSTEAD} and not flags & {*OPTIONS, *SAME}
+    assert {word.split()[0] for word in COMMANDS.values()} <= ours | {"--version"}
+    assert {word.partition("=")[0] for word in SAME.values()} <= flags
+    for hint in (*INSTEAD.values(), *OPTIONS.values()):
         words = hint.replace(":", " ").replace(";", " ").split()
         named = {after for word, after in pairwise(words) if word == "specdec"}
-        assert not named & set(COMMANDS)
+        assert not named & {*COMMANDS, *INSTEAD}
         assert {word for word in words if word.startswith("--")} - flags <= {"--upgrade"}, hint
 
 
@@ -225,10 +243,31 @@ def test_a_prompt_of_one_argument_stays_a_prompt(specdec, tmp_path, monkeypatch,
 
 
 def test_two_arguments_without_a_model_are_a_prompt_without_quotes(specdec):
-    quotes = "put quotes around a prompt of several words; name a model once, first or after -p"
-    assert specdec.refused("run", "hello", "world") == (2, "hello is followed by another argument, world", quotes)
-    assert specdec.refused("run", "-p", "demo", "demo", "hi")[2] == quotes
-    assert specdec.refused("run", "why", "is", "it", "blue")[2] == "put quotes around a prompt of several words"
+    quotes = "put quotes around a prompt of several words"
+    known = f"{quotes}; specdec pairs lists the models that are known"
+    assert specdec.refused("run", "hello", "world") == (2, "hello is followed by another argument, world", known)
+    assert specdec.refused("run", "-p", "demo", "demo", "hi")[2] == f"{quotes}; name a model once"
+    assert specdec.refused("run", "why", "is", "it", "blue")[2] == quotes
+
+
+def test_a_model_s_path_with_spaces_after_p_is_no_prompt(specdec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tiny_folder(tmp_path / "my models/one")
+    for name in ("my models/one", str(tmp_path / "my models/one")):
+        code, out, _ = specdec("run", "-p", name, "--raw", "-n", "3", "--json", "x")
+        assert code == 0 and json.loads(out.splitlines()[0])["target"] == name
+
+
+def test_a_prompt_after_p_may_be_longer_than_any_path(specdec):
+    code, out, _ = specdec("run", "--raw", "-n", "3", "-q", "-p", "word " * 100)
+    assert (code, out) == specdec("run", "--raw", "-n", "3", "-q", "word " * 100)[:2] and code == 0
+
+
+def test_where_no_pair_was_chosen_a_model_that_is_here_is_named(specdec, models):
+    (models / "org").mkdir()
+    (models / BIG).rename(models / "org/big")
+    code, _, hint = specdec.refused("run", "hello")
+    assert code == 3 and hint.endswith("; or what is here: -p big")
 
 
 def test_a_model_named_first_beats_the_environments_pair(specdec, monkeypatch):

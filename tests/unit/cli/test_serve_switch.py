@@ -8,6 +8,8 @@ from fakes.models import tiny_folder
 from specdec_cli.cli.serve import pairs_here, spec_here
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.request import Request
+from specdec_cli.serve.http.errors import HttpError
+from specdec_cli.serve.http.service import settled
 from specdec_cli.serve.model import Switch
 
 PAIRS = """schema_version = 1
@@ -51,6 +53,28 @@ def test_a_pair_that_is_added_meanwhile_is_found_and_one_that_is_not_is_none(swi
     assert switch.find("two") is found
     with pytest.raises(NotAvailable, match="no pair named three"):
         spec_here("three", None)
+
+
+def test_a_model_of_another_program_may_be_asked_for_and_gguf_is_told_what_it_is(switch, tmp_path, monkeypatch):
+    """Its short name, its id and its address are names of it, a path is none; `run` took them, a request did not."""
+    for name in ("HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / "cache"))
+    folders = tmp_path / "folders"
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(folders))
+    tiny_folder(folders / "org/Big-1B", seed=2)
+    tiny_folder(folders / "Deep-1B", seed=3)
+    (folders / "me/Big-7B-GGUF").mkdir(parents=True)
+    (folders / "me/Big-7B-GGUF/model.gguf").write_bytes(b"GGUF")
+    assert {"Big-1B", "Deep-1B"} <= set(switch.here()) and not any("/" in name for name in switch.here())
+    for name in ("Big-1B", "org/Big-1B", "big-1b", "https://hf.co/org/Big-1B"):
+        assert (switch.find(name).target, switch.find(name).pair) == ("org/Big-1B", "Big-1B")
+    assert switch.find("Deep-1B").target == "Deep-1B" and switch.find(str(folders / "Deep-1B")) is None
+    found = spec_here("Big-1B", None)
+    assert (found.pair.name, found.pair.target, found.drafter) == ("Big-1B", "org/Big-1B", "ngram")
+    assert switch.find("x" * 300, settled) is None
+    with pytest.raises(HttpError, match=r"GGUF in your folder.*; look for it at huggingface.co") as refused:
+        switch.find("Big-7B-GGUF", settled)
+    assert refused.value.status == 404
 
 
 def test_a_models_toml_that_was_broken_meanwhile_is_the_server_s_fault_and_no_request_s(switch, models):

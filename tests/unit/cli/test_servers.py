@@ -43,8 +43,17 @@ def test_a_pair_that_a_server_leaves_no_room_is_told_how_to_go_on(specdec):
         code, message, hint = specdec.refused("run", "-p", "demo", "def f(")
         assert specdec("run", "-p", "demo", "--force", "-n", 4, "def f(")[0] == 0
     assert code == 5 and message.endswith("are usable beside the server of tiny, which holds 1152921504.6 GB")
-    assert hint.startswith("specdec stop frees that; or ask the server: curl http://127.0.0.1:1/api/generate --json ")
+    asks = "curl http://127.0.0.1:1/api/generate --json "
+    assert hint.startswith(f"specdec stop {PARENT} frees that; or ask the server: {asks}")
     assert specdec("run", "-p", "demo", "-n", 4, "def f(")[0] == 0
+
+
+def test_of_several_servers_all_are_to_end(specdec):
+    """Before, the first one was said to hold what all did, and the command of the hint asked which one to end."""
+    with plant(weight_bytes=1 << 59), plant(pid=1, port=2, weight_bytes=1 << 59):
+        _, message, hint = specdec.refused("run", "-p", "demo", "def f(")
+    assert message.endswith("beside 2 servers, which hold 1152921504.6 GB")
+    assert hint.startswith("specdec stop --all frees that; or ask the server: ")
 
 
 def run(*arguments):

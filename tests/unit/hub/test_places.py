@@ -11,9 +11,9 @@ import pytest
 
 from fakes.hub_cache import COMMIT, NAME, OTHER_COMMIT, PULL, place
 from specdec_cli.core.errors import NotAvailable
-from specdec_cli.hub import GGUF, elsewhere, locate, model_folders, models_here
+from specdec_cli.hub import GGUF, elsewhere, locate, models_here
 from specdec_cli.hub.places import PLACES
-from specdec_cli.system.config import config_file
+from specdec_cli.system.config import config_file, model_folders
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -112,11 +112,11 @@ def test_a_folder_of_ones_own_may_hold_models_itself_or_be_one(root, monkeypatch
     assert [(model.name, model.target) for model in models_here()] == [("mine", str(folder))]
     monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(folder))
     assert [(model.name, model.target) for model in models_here()] == [("mine", str(folder))]
-    assert model_folders() == [folder]
+    assert model_folders() == (folder,)
     monkeypatch.delenv("SPECDEC_MODEL_FOLDERS")
     config_file().parent.mkdir(parents=True, exist_ok=True)
     config_file().write_text(f"model_folders = ['{folder}']\n")
-    assert model_folders() == [folder] and models_here()[0].target == str(folder)
+    assert model_folders() == (folder,) and models_here()[0].target == str(folder)
 
 
 SHARDS = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]

@@ -5,6 +5,7 @@ import pytest
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.pairs.limits import Footprint, MemoryEstimate, prefill_bytes
+from specdec_cli.system.servers import RunningServer
 
 GB = 10**9
 TARGET, DRAFT = Footprint("big", 8 * GB, GB, GB), Footprint("small", GB, GB // 2, GB // 4)
@@ -36,6 +37,14 @@ def test_the_refusal_names_both_numbers_and_what_would_fit(found, hint):
     assert isinstance(error, DoesNotFit) and hint in error.hint and "--force" in error.hint
     assert f"{size(found.peak_bytes)} at 4096 tokens" in error.message
     assert f"{size(found.limit_bytes)} are usable" in error.message
+
+
+def test_what_just_fits_beside_a_server_is_told_whose_memory_it_is():
+    server = RunningServer(7, "tiny", "http://127.0.0.1:1", 1.0, 3 * GB)
+    assert estimate(12, servers=(server,)).warning == (
+        "memory 96 % of 12.0 GB beside the server of tiny, which holds 3.0 GB; specdec stop 7 frees that"
+    )
+    assert not estimate(20, servers=(server,)).warning and not estimate(12).warning
 
 
 def test_without_a_fused_kernel_prefill_grows_with_the_context():

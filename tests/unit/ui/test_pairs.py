@@ -57,6 +57,15 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
     )
 
 
+def test_what_finds_no_room_beside_the_figures_has_a_line_of_its_own(monkeypatch):
+    """At 60 columns the marks were folded to the first column, as if they were a pair's name."""
+    monkeypatch.setenv("COLUMNS", "60")
+    listed = PairRow(replace(FAST, verified=False), 4_340_000_000, False, True, False, recommended=True)
+    assert drawn(listed).splitlines()[1:4] == [
+        "  fast    4.3 GB  K 4", "      recommended for this machine, unverified, one source", "      Big + Small"
+    ]  # fmt: skip
+
+
 def test_all_of_them_are_shown_on_request_and_estimates_are_marked():
     shown = drawn(*ROWS, every=True)
     assert (
