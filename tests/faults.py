@@ -309,6 +309,13 @@ FAULTS = (
         "unit/serve/test_conversations.py",
     ),
     Fault(
+        "a row that goes leaves its place to nobody",
+        "engine/cache/rows.py",
+        "            self.keys[row : row + 1] = self.keys[source : source + 1]\n",
+        "",
+        "laws/test_batch.py::test_under_a_seed_each_draws_its_own",
+    ),
+    Fault(
         "the longest conversation is taken",
         "serve/conversations.py",
         "return kept.slot.reach(prompt), same",

@@ -35,8 +35,9 @@ class Seat:
     """A reply's place in the passes that are shared.
 
     Whoever runs the replies says whether it is `wanted`: from its next round on it is to share them, or no longer; and
-    whether it comes `beside` others, so that prompts may be read in one pass. While it has a row,
-    `token` [1] is what it feeds next, and `sharers` replies shared its last pass. `history` tells what it costs alone.
+    whether it is `beside` others, so that prompts may be read in one pass. While it has a row, `token` [1] is what it
+    feeds next; `sharers` replies shared its last pass, after which the reply `ends` at the latest if that says so.
+    `history` tells what it costs alone.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -44,7 +45,7 @@ class Seat:
         self.reading: tuple[CachedModel, Sequence[int]] | None = None
         self.history: History | None = None
         self.token = NO_TOKENS
-        self.sharers = 0
+        self.sharers, self.ends = 0, False
         self._output: Output | None = None
 
     def awaits_reading(self, target: CachedModel, context: Sequence[int]) -> bool:
@@ -98,6 +99,10 @@ class Batch:
         """Bytes of all rows."""
         return self._rows.nbytes
 
+    def expect(self, count: int) -> None:
+        """So many seats are about to have a row."""
+        self._rows.expect(count)
+
     def run(self) -> None:
         """Queue a pass over the tokens of all seats, unless one is queued whose output was not taken."""
         if any(seat.queued for seat in self._seats):
@@ -137,6 +142,7 @@ def read_side_by_side(models: Sequence[CachedModel], contexts: Sequence[Sequence
     All of them trim. Shorter contexts are padded behind.
     """
     batch = Batch(models[0].network)
+    batch.expect(len(models))
     unread = [context[model.length : -1] for model, context in zip(models, contexts, strict=True)]
     for model, context in zip(models, contexts, strict=True):
         model.join(Seat(batch), context)

@@ -63,7 +63,8 @@ def decode(
                 yield Waiting()
             if not device.launch():  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
                 break
-            if shared:
+            if shared and seat is not None:
+                seat.ends = left == 1
                 yield Waiting()
             plain = device.plain and left > 1 and not (shared or shares())
             followed = plain and not (ahead := drafters.look_ahead(left)).k

@@ -43,7 +43,7 @@ class RunningJob:
         self, handle: JobHandle, kept: Conversation, had_seconds: float = 0.0, seat: Seat | None = None
     ) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
-        self.seat, self.waits, self.begun = seat, False, False
+        self.seat, self.waits, self.begun, self.joins = seat, False, False, False
         self.error: Exception | None = None
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
@@ -64,6 +64,11 @@ class RunningJob:
         return self.seat is not None and self.seat.wanted
 
     @property
+    def outlasts(self) -> bool:
+        """Whether it may need another pass after the one that is queued."""
+        return self.seat is not None and not self.seat.ends
+
+    @property
     def is_served(self) -> bool:
         """Whether the pass that it waits for was queued, or failed; one that joined since is in the next."""
         return self.error is not None or (self.seat is not None and self.seat.queued)
@@ -76,12 +81,17 @@ class RunningJob:
     def goes_on_after_reading(self) -> None:
         """Its prompt is read, or will be once its turn comes."""
         if self.seat is not None:
-            self.seat.reading, self.waits = None, False
+            self.seat.reading, self.waits, self.joins = None, False, True
 
     @property
     def is_late(self) -> bool:
-        """Whether others wait for it before they share a pass."""
-        return self.shares and self.handle.is_read and not self.waits
+        """Whether others wait for it before they share a pass: a round is soon done, a long reading is not."""
+        return self.shares and self.decodes and not self.waits and self.handle.reading is None
+
+    @property
+    def decodes(self) -> bool:
+        """Whether its prompt is read."""
+        return self.joins or self.handle.is_read
 
     def turn(self, alone: bool = True) -> Iterator[Event]:
         """The events of one turn, up to where it `waits`; the last turn's last one is a Finish or a Failure.
@@ -123,6 +133,7 @@ class Sharing:
     def __init__(self, pair: LoadedPair, capacity: Capacity) -> None:
         self._pair, self._capacity, self.refusal = pair, capacity, ""
         self._seconds: dict[int, deque[float]] = {}
+        self._judged: tuple[frozenset[int], bool] = frozenset(), False
         self._batch: Batch | None = None
         try:
             self._batch = prove(pair.first.target.network)
@@ -137,11 +148,13 @@ class Sharing:
     def choose(self, running: Sequence[RunningJob], room_bytes: int) -> None:
         """Who shares from its next round on, in `room_bytes` beside the caches that all have alone."""
         able = [job for job in running if job.seat is not None]
-        decoding = [job for job in able if job.handle.is_read]
+        decoding = [job for job in able if job.decodes]
         # Who still reads may be done with it in its next turn, and then goes on with the others at once.
         sharing = self._fitting(able, room_bytes) if decoding else []
         if len(sharing) < 2 or not self._pays(sharing):
             sharing = []
+        if self._batch is not None and sharing:
+            self._batch.expect(len(sharing))
         for job in able:
             if job.seat is not None:
                 job.seat.beside = len(running) > 1
@@ -152,16 +165,20 @@ class Sharing:
         assert self._batch is not None
         self._batch.run()
 
-    def read(self, jobs: Sequence[RunningJob]) -> None:
-        """The prompts of `jobs` that are of about one length, in one pass. Raises: RuntimeError if the device fails."""
+    def near(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
+        """Those of `jobs` whose prompts are of about one length, the shortest first: they can be read in one pass."""
         unread = {job: len(context) - 1 - target.length for job in jobs for target, context in job.reading}
         ascending = sorted(unread, key=lambda job: unread[job])
         longest = 2 * unread[ascending[0]] + MOST_PADDED
-        near = [job for job in ascending if unread[job] <= longest][:MOST_PROMPTS]
-        asked = [one for job in near for one in job.reading]
-        for job in near:
+        return [job for job in ascending if unread[job] <= longest][:MOST_PROMPTS]
+
+    def read(self, jobs: Sequence[RunningJob]) -> None:
+        """The prompts of `jobs`, in one pass. Raises: RuntimeError if the device fails."""
+        asked = [one for job in jobs for one in job.reading]
+        for job in jobs:
             job.goes_on_after_reading()
-        read_side_by_side([target for target, _ in asked], [context for _, context in asked])
+        if len(asked) > 1:  # a single one is read in its own turn
+            read_side_by_side([target for target, _ in asked], [context for _, context in asked])
 
     def observe(self, jobs: int, seconds: float) -> None:
         """A pass that so many jobs shared took so long, with all that the host did for it."""
@@ -180,15 +197,24 @@ class Sharing:
         return self._capacity.target_bytes(longest) << (len(jobs) - 1).bit_length()
 
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
-        """Whether a shared pass is worth it; it is until it was tried."""
+        """Whether a shared pass is worth it: it is until it was tried, and then stays so or not for the same jobs."""
         seconds = self._seconds.get(len(jobs), ())
         if len(seconds) < TRIED_PASSES:
             return True
+        names = frozenset(map(id, jobs))
+        if self._judged[0] != names:
+            self._judged = names, self._is_cheaper(jobs, median(seconds))
+        return self._judged[1]
+
+    def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:
+        """A shared pass of so many `seconds` than a turn of each."""
         seats = [job.seat for job in jobs if job.seat is not None]
         histories = [seat.history for seat in seats if seat.history is not None]
-        steps = fmean(history.costs.batch_steps(len(jobs), median(seconds)) for history in histories)
+        if not histories:
+            return True
+        steps = fmean(history.costs.batch_steps(len(jobs), seconds) for history in histories)
         price = fmean(history.price() for history in histories)
-        return shares(steps, price * len(jobs), now=any(seat.wanted for seat in seats))
+        return shares(steps, price * len(jobs))
 
 
 def require_room(job: Job, capacity: Capacity) -> None:

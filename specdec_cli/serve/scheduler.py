@@ -282,11 +282,11 @@ class Scheduler:
         self._fair.serve(job.last_seconds, running)
 
     def _read_beside(self) -> None:
-        """The prompts of all who wait for that, and of those who just came, in one pass whose time they share."""
+        """Prompts of those who wait for that, or just came, in one pass whose time they share."""
         for job in [job for job in self._jobs if not job.begun]:
             self._turn(job)
-        jobs = [job for job in self._jobs if job.reading]
         assert self._sharing is not None
+        jobs = self._sharing.near([job for job in self._jobs if job.reading])
         with self._timed(jobs):
             self._run_shared(jobs, partial(self._sharing.read, jobs))
 
@@ -310,7 +310,7 @@ class Scheduler:
         with self._timed(jobs):
             self._run_shared(jobs, run)
             sharers = [job for job in jobs if job.is_served and self._goes_on(job)]  # its verdict is queued
-            if all(job.shares for job in sharers):
+            if all(job.shares for job in sharers) and any(job.outlasts for job in sharers):
                 self._run_shared(sharers, run)
             for job in sharers:
                 if self._goes_on(job) and job.shares:

@@ -77,7 +77,7 @@ class GainMeter:
             self.seconds += self.outer_clock() - began
 
     def finish(self, complete: bool) -> Gain | None:
-        """What drafting gained in all; `complete`: nobody interrupted, so there is time for a last measurement."""
+        """What drafting gained in all; `complete`: nobody interrupted or waits: there is time to measure again."""
         if complete and self.meter.shows:
             self._measure(LAST_STEPS)
         self._refresh()

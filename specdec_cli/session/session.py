@@ -207,16 +207,21 @@ class Session:
             prompt = self.pair.text_tokens(prompt) if raw else self.pair.chat_tokens(prompt)
         else:
             prompt = token_ids("prompt", prompt)
-        # Without a seat nothing waits.
-        return cast(Iterator[Event], self.steps(prompt, request, cancelled, raw))
+        reply = self._events(prompt, request, cancelled, raw, None, measures_last=True)
+        return cast(Iterator[Event], reply)  # without a seat nothing waits
 
     def steps(
         self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool, seat: Seat | None = None
     ) -> Generator[Event | Waiting]:
-        """The same for ids and a valid request, which may share passes with other replies from a `seat`."""
+        """The same for ids and a valid request, where others wait for the end; from a `seat`, passes may be shared."""
+        return self._events(prompt, request, cancelled, raw, seat, measures_last=False)
+
+    def _events(
+        self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool, seat: Seat | None, **more: bool
+    ) -> Generator[Event | Waiting]:
         with recovering(self.slot.target, self.slot.draft):
             reply = Reply(self.pair, self.slot, prompt, request, raw)
-            yield from reply.events(self._controller, self.clock, cancelled, seat)
+            yield from reply.events(self._controller, self.clock, cancelled, seat, **more)
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part."""
@@ -243,9 +248,17 @@ class Reply:
         self.stats = Stats()
 
     def events(
-        self, controller: DraftController, clock: Clock, cancelled: Cancelled, seat: Seat | None = None
+        self,
+        controller: DraftController,
+        clock: Clock,
+        cancelled: Cancelled,
+        seat: Seat | None = None,
+        measures_last: bool = True,
     ) -> Iterator[Event | Waiting]:
-        """As `Session.steps`; once."""
+        """As `Session.reply`, or from a `seat` as `Session.steps`; once.
+
+        `measures_last`: once the answer is out there is time for a measurement.
+        """
         target, request, stats, context = self.slot.target, self.request, self.stats, list(self.prompt)
         rule = self.rule()
         yield self._start(rule.name)
@@ -280,7 +293,7 @@ class Reply:
         rounds.close()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
-        yield self._finish(writer, meter, controller)
+        yield self._finish(writer, meter, controller, measures_last)
 
     def plain(self) -> Iterator[PlainStep]:
         """By mlx-lm's own plain decoding.
@@ -325,7 +338,7 @@ class Reply:
             draft_context=draft.recent if draft else None,
         )
 
-    def _finish(self, writer: Writer, meter: GainMeter, controller: DraftController) -> Finish:
+    def _finish(self, writer: Writer, meter: GainMeter, controller: DraftController, measures_last: bool) -> Finish:
         """The reply's end; what it taught of costs is kept."""
         stats = self.stats
         reason: FinishReason = writer.stopped or "length"
@@ -333,7 +346,7 @@ class Reply:
             reason = "interrupted"
         stats.peak_memory_bytes = device.peak_memory_bytes()
         stats.measuring_seconds = meter.seconds
-        stats.gain = meter.finish(complete=reason != "interrupted")
+        stats.gain = meter.finish(complete=reason != "interrupted" and measures_last)
         controller.remember(meter.learn())
         clear_cache()
         # A repetition cuts its round, and the matcher has consumed all of it: its `complete` would be wrong.

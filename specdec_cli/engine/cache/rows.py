@@ -24,8 +24,12 @@ from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 
 @dataclass
 class Lengths:
-    """Tokens that each row holds before the pass; `after` is what a layer's offset [B] is once it was fed."""
+    """Tokens that each row holds before the pass; `after` is what a layer's offset [B] is once it was fed.
 
+    There is room for `expected` rows at least.
+    """
+
+    expected: int = 1
     tokens: list[int] = field(default_factory=list)
     after: mx.array = field(default_factory=lambda: mx.array([], dtype=mx.int32))
 
@@ -131,7 +135,7 @@ class KeyValueRows:
 
     def _make_rows(self, count: int, keys: mx.array, values: mx.array) -> None:
         """For so many conversations or more, with heads like those of `keys` and `values`."""
-        most = 1 << (count - 1).bit_length()
+        most = 1 << (max(count, self._lengths.expected) - 1).bit_length()
         if self.keys is None or self.values is None:
             columns = (keys.shape[2] // STEP_TOKENS + 1) * STEP_TOKENS
             self.keys, self.values = (
@@ -146,7 +150,8 @@ class KeyValueRows:
     def _make_room(self, tokens: int) -> None:
         """For `tokens` columns or more. What nobody attends to goes, but for a column: a pass may be taken back."""
         assert self.keys is not None and self.values is not None
-        first, most = max(self._first() - 1, 0), 1 << (len(self._lengths.tokens) - 1).bit_length()
+        rows = max(len(self._lengths.tokens), self._lengths.expected)
+        first, most = max(self._first() - 1, 0), 1 << (rows - 1).bit_length()
         kept = [rows[:most, :, first : self._end, :] for rows in (self.keys, self.values)]
         step = -(-tokens // STEP_TOKENS) * STEP_TOKENS
         room = [mx.zeros([*rows.shape[:2], step, rows.shape[3]], rows.dtype) for rows in kept]
@@ -217,6 +222,10 @@ class Rows:
     def nbytes(self) -> int:
         """Bytes of all arrays."""
         return sum(part.nbytes for part in self._parts if not part.empty())
+
+    def expect(self, count: int) -> None:
+        """So many conversations are about to be here at once: whoever joins then moves no other."""
+        self._lengths.expected = count
 
     @contextmanager
     def feeding(self, tokens: int = 1) -> Iterator[None]:

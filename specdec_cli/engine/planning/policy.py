@@ -162,16 +162,12 @@ def cheapest(steps: Sequence[float], rates: Sequence[float], stake: float = inf)
     return best
 
 
-# A change between turns and shared passes copies caches: it has to gain so much.
-CHANGE = 1.05
-
-
-def shares(pass_steps: float, turn_steps: float, now: bool) -> bool:
+def shares(pass_steps: float, turn_steps: float) -> bool:
     """Whether replies should share a pass of `pass_steps`, which gives each of them a token, or take turns.
 
-    In turns these tokens cost `turn_steps`, the sum of what each costs alone with its drafts. `now`: they share.
+    In turns these tokens cost `turn_steps`: the sum of what each costs alone, with its drafts.
     """
-    return pass_steps < turn_steps * (CHANGE if now else 1 / CHANGE)
+    return pass_steps < turn_steps
 
 
 def plan(situation: Situation) -> Plan:

@@ -131,7 +131,7 @@ def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
 
 def test_where_turns_with_drafts_give_more_nobody_shares_for_long(pair, desk, monkeypatch):
     """A pass of n rows is tried before it is judged."""
-    monkeypatch.setattr(running, "shares", lambda pass_steps, turn_steps, now: False)
+    monkeypatch.setattr(running, "shares", lambda pass_steps, turn_steps: False)
     found = sizes(together(desk, [job(ids(20, n), 40, k="auto") for n in range(3)]))
     assert found[1] > 3 * (found[2] + found[3]) > 0
 
