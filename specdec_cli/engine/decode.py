@@ -58,6 +58,8 @@ def decode(
         if left:
             device.propose(drafters.decide(left, first=True, shared=shares()))
         while left:
+            if shares() and device.may_change:
+                device.propose(drafters.decide(left, shared=True))
             yield from device.read_ahead()  # the draft reads what it has not
             if shared := device.shared:
                 yield Waiting()

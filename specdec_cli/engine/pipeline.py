@@ -42,12 +42,12 @@ class Proposed:
         self._proposal = proposal
         self._draft: Draft | None = None
         self._first: int | None = None
-        self._begun = False
+        self.begun = False
 
     def begin(self) -> int | None:
         """Its first step, taken once: the position from which the context is still to be read, None if little is."""
-        if not self._begun:
-            self._begun, self._first = True, self.advance()
+        if not self.begun:
+            self.begun, self._first = True, self.advance()
         return self._first
 
     def advance(self) -> int | None:
@@ -150,6 +150,11 @@ class Pipeline:
             self._target.leave(self._context, len(self._context) - 1)
         self.shared = plan.shared
         self._next = Proposed(plan, self._drafters.propose(self._context))
+
+    @property
+    def may_change(self) -> bool:
+        """Whether the next round is planned alone, and nothing of it has begun."""
+        return self._next is not None and not (self.shared or self._next.begun)
 
     def start(self) -> None:
         """Start the next draft while the caller prints, on devices that run ahead of the host."""

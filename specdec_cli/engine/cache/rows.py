@@ -4,7 +4,7 @@ Law: in one pass every row attends to exactly what it would alone. All rows end 
 length says, so a pass writes one column, in place; what lies before a row's beginning is masked. A row that comes is
 copied, alone; one that goes hands back what it read since; the last row moves into its place. mlx-lm's own batched
 caches copy all rows whenever one comes or goes.
-Letters: B rows, R rows that there is room for, H heads, C columns, D head width.
+Letters: B rows, H heads, T tokens fed to each, C columns, D head width.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ class KeyValueRows:
             held = part.keys_and_values() if type(part) is KVCache else part.kept()
             keys, values = (rows if self.max_size is None else rows[..., -self.max_size :, :] for rows in held)
             columns = keys.shape[2]
+            self._end = self._end if self.keys is not None else columns
             self._make_rows(row + 1, keys, values)
             assert self.keys is not None and self.values is not None
             if columns > self._end:
