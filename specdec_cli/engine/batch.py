@@ -31,6 +31,19 @@ class Waiting:
     """A reply can go on once the pass that it shares was queued; and again once the verdicts of all replies were."""
 
 
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What `target` is to read: all but the last token of `context`, of which it holds a part."""
+
+    target: CachedModel
+    context: Sequence[int]
+
+    @property
+    def unread(self) -> int:
+        """Tokens."""
+        return len(self.context) - 1 - self.target.length
+
+
 class Seat:
     """A reply's place in the passes that are shared.
 
@@ -40,27 +53,29 @@ class Seat:
     `history` tells what it costs alone.
     """
 
-    def __init__(self, batch: Batch) -> None:
-        self._batch, self.wanted, self.beside = batch, False, False
-        self.reading: tuple[CachedModel, Sequence[int]] | None = None
+    def __init__(self, batch: Batch | None = None) -> None:
+        """`batch` None: it shares nothing."""
+        self.batch, self.wanted, self.beside = batch, False, False
+        self.prompt: Prompt | None = None
         self.history: History | None = None
         self.token = NO_TOKENS
         self.sharers, self.ends = 0, False
         self._output: Output | None = None
 
     def awaits_reading(self, target: CachedModel, context: Sequence[int]) -> bool:
-        """Whether the reply waits until `target` has read all but the last token of `context` beside others: `reading`.
+        """Whether the reply waits until `target` has read all but the last token of `context` beside others: `prompt`.
 
         Where a head reads its states, and where a rollback needs snapshots, a prompt is read alone.
         """
-        unread = len(context) - 1 - target.length
+        prompt = Prompt(target, context)
         alone = target.network.hidden.is_exposed or not target.trims or len(context) > MOST_BESIDE
-        self.reading = (target, context) if self.beside and unread > 0 and not alone else None
-        return self.reading is not None
+        self.prompt = prompt if self.beside and prompt.unread > 0 and not alone else None
+        return self.prompt is not None
 
     def join(self, caches: Caches, token: int) -> None:
         """Take a row behind what `caches` hold; `token` is fed first."""
-        self._batch.join(self, caches)
+        assert self.batch is not None
+        self.batch.join(self, caches)
         self.token = mx.array([token], dtype=mx.int32)
 
     @property
@@ -80,7 +95,8 @@ class Seat:
 
     def leave(self, caches: Caches, length: int) -> None:
         """Give the row back; `caches` then hold its first `length` tokens: all that were fed, or one less."""
-        self._batch.leave(self, caches, length)
+        assert self.batch is not None
+        self.batch.leave(self, caches, length)
         self._output = None
 
 
@@ -136,19 +152,16 @@ class Batch:
         caches.was_fed(length)
 
 
-def read_side_by_side(models: Sequence[CachedModel], contexts: Sequence[Sequence[int]]) -> None:
-    """Each of `models` reads all but the last token of its context, in one pass: the weights are read once.
-
-    All of them trim. Shorter contexts are padded behind.
-    """
-    batch = Batch(models[0].network)
-    batch.expect(len(models))
-    unread = [context[model.length : -1] for model, context in zip(models, contexts, strict=True)]
-    for model, context in zip(models, contexts, strict=True):
-        model.join(Seat(batch), context)
+def read_side_by_side(prompts: Sequence[Prompt]) -> None:
+    """Each is read, all in one pass: the weights are read once. All targets trim; shorter rows are padded behind."""
+    batch = Batch(prompts[0].target.network)
+    batch.expect(len(prompts))
+    unread = [prompt.context[prompt.target.length : -1] for prompt in prompts]
+    for prompt in prompts:
+        prompt.target.join(Seat(batch), prompt.context)
     batch.read(unread)
-    for model, context in zip(models, contexts, strict=True):
-        model.leave(context, len(context) - 1)
+    for prompt in prompts:
+        prompt.target.leave(prompt.context, len(prompt.context) - 1)
 
 
 def prove(network: Network) -> Batch:

@@ -15,7 +15,6 @@ from specdec_cli.core.errors import Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
 from specdec_cli.engine.batch import Batch, Seat, Waiting, prove, read_side_by_side
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.engine.planning.tuning import RECENT_ROUNDS
 from specdec_cli.pairs.limits import too_large, too_long
@@ -35,15 +34,13 @@ MOST_PROMPTS, MOST_PADDED = 8, 16
 class RunningJob:
     """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one.
 
-    `seat` is its place in shared passes, None where it always takes turns; while it `waits` it goes on once such a pass
-    was queued. `error` is what became of that pass instead.
+    `seat` is its place in shared passes; while it `waits` it goes on once such a pass was queued, or failed by `error`.
+    It `began` with its first turn, and `joins` once its prompt was read beside others.
     """
 
-    def __init__(
-        self, handle: JobHandle, kept: Conversation, had_seconds: float = 0.0, seat: Seat | None = None
-    ) -> None:
+    def __init__(self, handle: JobHandle, kept: Conversation, seat: Seat, had_seconds: float = 0.0) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
-        self.seat, self.waits, self.begun, self.joins = seat, False, False, False
+        self.seat, self.waits, self.began, self.joins = seat, False, False, False
         self.error: Exception | None = None
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
@@ -61,44 +58,29 @@ class RunningJob:
     @property
     def shares(self) -> bool:
         """Whether it shares passes with others, or is about to."""
-        return self.seat is not None and self.seat.wanted
-
-    @property
-    def outlasts(self) -> bool:
-        """Whether it may need another pass after the one that is queued."""
-        return self.seat is not None and not self.seat.ends
+        return self.seat.wanted
 
     @property
     def is_served(self) -> bool:
         """Whether the pass that it waits for was queued, or failed; one that joined since is in the next."""
-        return self.error is not None or (self.seat is not None and self.seat.queued)
-
-    @property
-    def reading(self) -> list[tuple[CachedModel, Sequence[int]]]:
-        """(the target, the prompt) that it waits for to be read beside others, if it does."""
-        return [self.seat.reading] if self.seat is not None and self.seat.reading is not None else []
-
-    def goes_on_after_reading(self) -> None:
-        """Its prompt is read, or will be once its turn comes."""
-        if self.seat is not None:
-            self.seat.reading, self.waits, self.joins = None, False, True
-
-    @property
-    def is_late(self) -> bool:
-        """Whether others wait for it before they share a pass: a round is soon done, a long reading is not."""
-        return self.shares and self.decodes and not self.waits and self.handle.reading is None
+        return self.seat.queued or self.error is not None
 
     @property
     def decodes(self) -> bool:
         """Whether its prompt is read."""
         return self.joins or self.handle.is_read
 
+    @property
+    def is_late(self) -> bool:
+        """Whether others wait for it before they share a pass: a round is soon done, a long reading is not."""
+        return self.shares and self.decodes and not self.waits and self.handle.reading is None
+
     def turn(self, alone: bool = True) -> Iterator[Event]:
         """The events of one turn, up to where it `waits`; the last turn's last one is a Finish or a Failure.
 
         It is short unless `alone`. Whatever happens in a turn, the job's client hears of it, and the thread lives on.
         """
-        self.begun = True
+        self.began = True
         self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
         began = self.kept.watch()
         try:
@@ -130,55 +112,55 @@ class RunningJob:
 class Sharing:
     """Who shares passes of one loaded pair. `refusal` says why nobody ever does, empty where they may."""
 
-    def __init__(self, pair: LoadedPair, capacity: Capacity) -> None:
+    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int) -> None:
+        """`parallel`: so many jobs run at once."""
         self._pair, self._capacity, self.refusal = pair, capacity, ""
         self._seconds: dict[int, deque[float]] = {}
         self._judged: tuple[frozenset[int], bool] = frozenset(), False
         self._batch: Batch | None = None
         try:
-            self._batch = prove(pair.first.target.network)
+            self._batch = prove(pair.first.target.network) if parallel > 1 else None
         except Refused as error:
             self.refusal = error.message
 
-    def seat(self, job: Job) -> Seat | None:
-        """A place for `job`, None where it is to take turns."""
-        free = self._pair.drafting(job.request).k in ("auto", 0)
-        return Seat(self._batch) if self._batch is not None and free else None
+    def seat(self, job: Job) -> Seat:
+        """A place for `job`, in no batch where it is to take turns."""
+        return Seat(self._batch if self._pair.drafting(job.request).k in ("auto", 0) else None)
 
     def choose(self, running: Sequence[RunningJob], room_bytes: int) -> None:
         """Who shares from its next round on, in `room_bytes` beside the caches that all have alone."""
-        able = [job for job in running if job.seat is not None]
+        if self._batch is None:
+            return
+        able = [job for job in running if job.seat.batch is not None]
         decoding = [job for job in able if job.decodes]
         # Who still reads may be done with it in its next turn, and then goes on with the others at once.
         sharing = self._fitting(able, room_bytes) if decoding else []
         if len(sharing) < 2 or not self._pays(sharing):
             sharing = []
-        if self._batch is not None and sharing:
-            self._batch.expect(len(sharing))
+        self._batch.expect(len(sharing))
         for job in able:
-            if job.seat is not None:
-                job.seat.beside = len(running) > 1
-                job.seat.wanted = job in sharing and (job not in decoding or len(decoding) > 1)
-
-    def run(self) -> None:
-        """Queue a pass of all who wait for one, unless one is. Raises: RuntimeError if the device fails."""
-        assert self._batch is not None
-        self._batch.run()
+            job.seat.beside = len(running) > 1
+            job.seat.wanted = job in sharing and (job not in decoding or len(decoding) > 1)
 
     def near(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
         """Those of `jobs` whose prompts are of about one length, the shortest first: they can be read in one pass."""
-        unread = {job: len(context) - 1 - target.length for job in jobs for target, context in job.reading}
-        ascending = sorted(unread, key=lambda job: unread[job])
-        longest = 2 * unread[ascending[0]] + MOST_PADDED
-        return [job for job in ascending if unread[job] <= longest][:MOST_PROMPTS]
+        asked = [(job, job.seat.prompt.unread) for job in jobs if job.seat.prompt is not None]
+        asked.sort(key=lambda one: one[1])
+        longest = 2 * asked[0][1] + MOST_PADDED
+        return [job for job, unread in asked if unread <= longest][:MOST_PROMPTS]
 
     def read(self, jobs: Sequence[RunningJob]) -> None:
         """The prompts of `jobs`, in one pass. Raises: RuntimeError if the device fails."""
-        asked = [one for job in jobs for one in job.reading]
+        prompts = [job.seat.prompt for job in jobs if job.seat.prompt is not None]
         for job in jobs:
-            job.goes_on_after_reading()
-        if len(asked) > 1:  # a single one is read in its own turn
-            read_side_by_side([target for target, _ in asked], [context for _, context in asked])
+            job.seat.prompt, job.waits, job.joins = None, False, True
+        if len(prompts) > 1:  # a single one is read in its own turn
+            read_side_by_side(prompts)
+
+    def run(self) -> None:
+        """Queue a pass of all who wait for one, unless one is. Raises: RuntimeError if the device fails."""
+        if self._batch is not None:
+            self._batch.run()
 
     def observe(self, jobs: int, seconds: float) -> None:
         """A pass that so many jobs shared took so long, with all that the host did for it."""
@@ -208,8 +190,7 @@ class Sharing:
 
     def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:
         """A shared pass of so many `seconds` than a turn of each."""
-        seats = [job.seat for job in jobs if job.seat is not None]
-        histories = [seat.history for seat in seats if seat.history is not None]
+        histories = [job.seat.history for job in jobs if job.seat.history is not None]
         if not histories:
             return True
         steps = fmean(history.costs.batch_steps(len(jobs), seconds) for history in histories)

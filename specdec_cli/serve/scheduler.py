@@ -202,7 +202,7 @@ class Scheduler:
                 self._conversations = Conversations(
                     self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
-                self._sharing = Sharing(pair, capacity) if self.options.parallel > 1 else None
+                self._sharing = Sharing(pair, capacity, self.options.parallel)
                 self._pair = pair
                 self._holds(capacity.weight_bytes)
         return self._pair
@@ -228,11 +228,10 @@ class Scheduler:
     def _with(self, handle: JobHandle) -> tuple[RunningJob, ...]:
         """The jobs that run and the one of `handle`, in a conversation of its own."""
         self._use(handle.job.pair)
-        assert self._conversations is not None and self._capacity is not None
+        assert self._conversations is not None and self._capacity is not None and self._sharing is not None
         require_room(handle.job, self._capacity)
         kept = self._conversations.take(handle.job)
-        seat = self._sharing.seat(handle.job) if self._sharing else None
-        jobs = (*self._jobs, RunningJob(handle, kept, self._fair.joins_at(), seat))
+        jobs = (*self._jobs, RunningJob(handle, kept, self._sharing.seat(handle.job), self._fair.joins_at()))
         try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
             room = room_beside([job.handle.job for job in jobs], self._capacity)
             held = sum(job.kept.nbytes for job in jobs)
@@ -263,12 +262,12 @@ class Scheduler:
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
         if not job.waits or job.handle.cancelled:
             self._turn(job)
-        elif job.reading:
+        elif job.seat.prompt is not None:
             self._read_beside()
         elif late := [one for one in self._jobs if one.is_late]:
             self._turn(late[0])
         else:
-            self._share_pass([one for one in self._jobs if one.waits and not one.reading])
+            self._share_pass([one for one in self._jobs if one.waits and one.seat.prompt is None])
 
     def _choose_sharers(self) -> None:
         if self._sharing is not None and self._capacity is not None:
@@ -283,10 +282,10 @@ class Scheduler:
 
     def _read_beside(self) -> None:
         """Prompts of those who wait for that, or just came, in one pass whose time they share."""
-        for job in [job for job in self._jobs if not job.begun]:
+        for job in [job for job in self._jobs if not job.began]:
             self._turn(job)
         assert self._sharing is not None
-        jobs = self._sharing.near([job for job in self._jobs if job.reading])
+        jobs = self._sharing.near(self._jobs)
         with self._timed(jobs):
             self._run_shared(jobs, partial(self._sharing.read, jobs))
 
@@ -310,7 +309,7 @@ class Scheduler:
         with self._timed(jobs):
             self._run_shared(jobs, run)
             sharers = [job for job in jobs if job.is_served and self._goes_on(job)]  # its verdict is queued
-            if all(job.shares for job in sharers) and any(job.outlasts for job in sharers):
+            if all(job.shares for job in sharers) and not all(job.seat.ends for job in sharers):
                 self._run_shared(sharers, run)
             for job in sharers:
                 if self._goes_on(job) and job.shares:

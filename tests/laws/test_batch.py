@@ -6,7 +6,7 @@ import pytest
 from conformance.architectures import architectures, tiny_network
 from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.core.errors import Refused
-from specdec_cli.engine.batch import Batch, Seat, prove, read_side_by_side
+from specdec_cli.engine.batch import Batch, Prompt, Seat, prove, read_side_by_side
 from specdec_cli.engine.cache import rows
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
@@ -177,7 +177,7 @@ def read_and_go_on(network, held, contexts, together):
     for target, context, tokens in zip(targets, contexts, held, strict=True):
         target.catch_up(context[: tokens + 1])
     if together:
-        read_side_by_side(targets, contexts)
+        read_side_by_side([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
     assert not together or [target.length for target in targets] == [len(context) - 1 for context in contexts]
     batch = Batch(network)
     return [
