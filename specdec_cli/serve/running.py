@@ -7,7 +7,6 @@ rounds are part of what was asked for.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from statistics import fmean, median
 
@@ -16,7 +15,6 @@ from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
 from specdec_cli.engine.batch import Batch, Seat, Waiting, prove, read_side_by_side
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.planning.policy import shares
-from specdec_cli.engine.planning.tuning import RECENT_ROUNDS
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.serve.conversations import Conversation
 from specdec_cli.serve.job import Job, JobHandle, TooLarge, TooLong, unforeseen
@@ -25,7 +23,7 @@ from specdec_cli.session.session import LoadedPair
 
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
-# Shared passes of one size after which it is known what they cost.
+# Passes that the same jobs shared after which it is known what they cost; the first one copies caches.
 TRIED_PASSES = 3
 # Prompts that are read in one pass, and how much longer than the shortest one the longest may be beside twice that.
 MOST_PROMPTS, MOST_PADDED = 8, 16
@@ -115,8 +113,8 @@ class Sharing:
     def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int) -> None:
         """`parallel`: so many jobs run at once."""
         self._pair, self._capacity, self.refusal = pair, capacity, ""
-        self._seconds: dict[int, deque[float]] = {}
-        self._judged: tuple[frozenset[int], bool] = frozenset(), False
+        # The jobs that were to share last, the first passes that they did share, and whether these were cheaper.
+        self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._batch: Batch | None = None
         try:
             self._batch = prove(pair.first.target.network) if parallel > 1 else None
@@ -162,9 +160,12 @@ class Sharing:
         if self._batch is not None:
             self._batch.run()
 
-    def observe(self, jobs: int, seconds: float) -> None:
-        """A pass that so many jobs shared took so long, with all that the host did for it."""
-        self._seconds.setdefault(jobs, deque(maxlen=RECENT_ROUNDS)).append(seconds)
+    def observe(self, jobs: Sequence[RunningJob], seconds: float) -> None:
+        """A pass that `jobs` shared took so long, with all that the host did for it."""
+        if len(self._seconds) < TRIED_PASSES and self._tried == frozenset(map(id, jobs)):
+            self._seconds.append(seconds)
+            if len(self._seconds) == TRIED_PASSES:
+                self._cheaper = self._is_cheaper(jobs, median(self._seconds))
 
     def _fitting(self, jobs: Sequence[RunningJob], room_bytes: int) -> list[RunningJob]:
         """As many of `jobs` as have room side by side, the shortest first."""
@@ -179,14 +180,10 @@ class Sharing:
         return self._capacity.target_bytes(longest) << (len(jobs) - 1).bit_length()
 
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
-        """Whether a shared pass is worth it: it is until it was tried, and then stays so or not for the same jobs."""
-        seconds = self._seconds.get(len(jobs), ())
-        if len(seconds) < TRIED_PASSES:
-            return True
-        names = frozenset(map(id, jobs))
-        if self._judged[0] != names:
-            self._judged = names, self._is_cheaper(jobs, median(seconds))
-        return self._judged[1]
+        """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""
+        if self._tried != (tried := frozenset(map(id, jobs))):
+            self._tried, self._seconds, self._cheaper = tried, [], True
+        return self._cheaper
 
     def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:
         """A shared pass of so many `seconds` than a turn of each."""

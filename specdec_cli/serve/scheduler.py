@@ -314,7 +314,7 @@ class Scheduler:
             for job in sharers:
                 if self._goes_on(job) and job.shares:
                     self._goes_on(job)  # to where it waits for the next pass
-        self._sharing.observe(len(jobs), self._clock() - began)
+        self._sharing.observe(jobs, self._clock() - began)
 
     def _run_shared(self, jobs: Sequence[RunningJob], run: Callable[[], None]) -> None:
         """`run`, which queues a pass of `jobs`; if that fails, each of them hears of it in its turn."""

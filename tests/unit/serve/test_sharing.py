@@ -6,6 +6,7 @@ from dataclasses import replace
 import mlx.core as mx
 import pytest
 
+import specdec_cli
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.core.request import Constraint
@@ -143,3 +144,19 @@ def test_status_counts_who_shares(pair, desk):
     for client in clients:
         client.wait()
     assert max(seen) == 4 and desk.status().sharing == 0
+
+
+@pytest.mark.slow
+def test_a_head_goes_on_after_shared_passes_with_the_states_that_it_read_in_them():
+    pair = specdec_cli.load("demo-hybrid")
+    desk = desk_of(pair, parallel=4)
+    texts = ["def parse(", "class Node:\n    def __init__(self", "def add(a, b):\n", "for x in range("]
+    shared = [job(pair.text_tokens(text), 30, k="auto", logit_bias=()) for text in texts]
+    clients = together(desk, shared)
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in shared]
+    assert max(sizes(clients)) > 1
+    for one, client in zip(shared, clients, strict=True):
+        longer = job((*one.prompt, *client.end.tokens), 20, k=3, drafter="mtp", logit_bias=())
+        assert (ends := answer(desk, longer)).end.tokens == alone(pair, longer)
+        assert ends.read_tokens <= 2 and ends.end.stats["drafted_by"]["mtp"] > 0
+    desk.close()
