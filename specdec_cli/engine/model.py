@@ -284,7 +284,8 @@ class CachedModel:
         return self.extend(mx.zeros((1,), mx.int32))
 
     def forget(self) -> None:
-        """Empty the caches."""
+        """Empty the caches, those that a failure left in a row of others as well."""
+        self._row = None
         self._read.clear()
         self._caches.reset()
         self.origin = 0

@@ -319,10 +319,11 @@ class Scheduler:
     def _run_shared(self, jobs: Sequence[RunningJob], run: Callable[[], None]) -> None:
         """`run`, which queues a pass of `jobs`; if that fails, each of them hears of it in its turn."""
         try:
-            run()
-        except (RuntimeError, MemoryError) as error:
+            with untrusted(unforeseen):
+                run()
+        except SpecdecError as error:
             for job in jobs:
-                job.error = error
+                job.error = error.__cause__ if isinstance(error.__cause__, Exception) else error
 
     def _goes_on(self, job: RunningJob) -> bool:
         """A turn of `job`; whether it was not its last."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -276,21 +277,21 @@ class Reply:
             lambda: halted or cancelled(), request.logprobs, seat,
         )  # fmt: skip
         first = last = meter.clock()
-        for round in rounds:
-            if not isinstance(round, Round):
-                yield round
-                continue
-            done = writer.write(round)
-            stats.fold(done.round)
-            gain = meter.fold(done.round)
-            last = meter.clock()
-            if round.index == 0:
-                first, stats.ttft_seconds = last, last - began
-            yield replace(done, gain=gain) if gain else done
-            if writer.stopped:
-                break
-            meter.measure()
-        rounds.close()
+        with closing(rounds):  # whatever happens here, the caches hold what was emitted
+            for round in rounds:
+                if not isinstance(round, Round):
+                    yield round
+                    continue
+                done = writer.write(round)
+                stats.fold(done.round)
+                gain = meter.fold(done.round)
+                last = meter.clock()
+                if round.index == 0:
+                    first, stats.ttft_seconds = last, last - began
+                yield replace(done, gain=gain) if gain else done
+                if writer.stopped:
+                    break
+                meter.measure()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
         yield self._finish(writer, meter, controller, measures_last)

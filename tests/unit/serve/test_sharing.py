@@ -75,14 +75,17 @@ def test_a_client_that_leaves_a_shared_pass_ends_alone(pair, desk):
     assert ends[1].reason == "interrupted" and ends[1].tokens == whole[1][: len(ends[1].tokens)]
 
 
-@pytest.mark.parametrize("message", ["[METAL] Insufficient Memory", "[METAL] Impacting Interactivity"])
-def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, message):
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("[METAL] Insufficient Memory"), RuntimeError("[METAL] Impacting Interactivity"), ValueError("?")],
+)
+def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, error):
     run, passes = Batch.run, []
 
     def failing(self):
         passes.append(len(self))
         if len(passes) == 6:
-            raise RuntimeError(message)
+            raise error
         run(self)
 
     monkeypatch.setattr(Batch, "run", failing)
@@ -91,6 +94,24 @@ def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair
     failed = [end for end in ends if isinstance(end, Failure)]
     assert len(failed) == passes[5] >= 2 and all(end.hint for end in failed)
     assert [client.end.tokens for client in together(desk, jobs)] == [alone(pair, one) for one in jobs]
+
+
+def test_a_reading_that_fails_ends_the_requests_whose_prompts_it_read_and_no_later_one(pair, desk, monkeypatch):
+    read, readings = Batch.read, []
+
+    def failing(self, unread):
+        readings.append(len(unread))
+        if len(readings) == 1:
+            raise RuntimeError("[METAL] Insufficient Memory")
+        read(self, unread)
+
+    monkeypatch.setattr(Batch, "read", failing)
+    jobs = [job(ids(20, n), 20, k="auto") for n in range(4)]
+    ends = [client.end for client in together(desk, jobs)]
+    assert sum(isinstance(end, Failure) and "memory" in end.message for end in ends) == readings[0] > 1
+    again = [job(ids(20, 40 + n), 20, k="auto") for n in range(4)]
+    assert [client.end.tokens for client in together(desk, again)] == [alone(pair, one) for one in again]
+    assert len(readings) > 1
 
 
 def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, monkeypatch):
