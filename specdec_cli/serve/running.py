@@ -1,8 +1,7 @@
 """The jobs that run: a job's turn, and the target passes that several share.
 
 A job decodes alone while it is the only one. From two on they take turns, each with its drafts, or share plain passes:
-whatever gives each of them its next token sooner. Only jobs that ask for no K of their own share: under a fixed K the
-rounds are part of what was asked for.
+whatever gives each of them its next token sooner.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from statistics import fmean, median
 
 from specdec_cli.core.errors import Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
+from specdec_cli.core.kinds import effective_rule
 from specdec_cli.engine.batch import Batch, Seat, Waiting, prove, read_side_by_side
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.planning.policy import shares
@@ -122,8 +122,11 @@ class Sharing:
             self.refusal = error.message
 
     def seat(self, job: Job) -> Seat:
-        """A place for `job`, in no batch where it is to take turns."""
-        return Seat(self._batch if self._pair.drafting(job.request).k in ("auto", 0) else None)
+        """A place for `job`, in no batch where its text depends on its rounds: drawn under a seed, with a fixed K."""
+        request, pair = job.request, self._pair
+        rule = effective_rule(request.rule, request.seed, pair.effective(request)["temperature"])
+        free = pair.drafting(request).k in ("auto", 0) or request.seed is None or rule.same_noise
+        return Seat(self._batch if free else None)
 
     def choose(self, running: Sequence[RunningJob], room_bytes: int) -> None:
         """Who shares from its next round on, in `room_bytes` beside the caches that all have alone."""

@@ -43,6 +43,10 @@ def job(prompt, tokens=12, ends=(), key=None, **more):
     return Job(tuple(prompt), Request(max_tokens=tokens, **more), tuple(ends), key, "test")
 
 
+# Requests whose text depends on their rounds take turns.
+TURNS = {"seed": 5, "rule": "block", "sampling": {"temperature": 0.9}}
+
+
 class Client:
     """Hands one job in and keeps its events."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
+from fakes.serving import TURNS, Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.events import Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.serve import scheduler
@@ -299,7 +299,7 @@ def test_closing_ends_every_job_and_the_thread(pair):
 
 def test_rounds_are_not_billed_for_another_jobs_turns(pair, desk):
     """Costs, and so K, are learned from a round's seconds: beside another job they are those of the round alone."""
-    both = [Client(desk, job(ids(30, n), 60, k=3)) for n in (1, 2)]
+    both = [Client(desk, job(ids(30, n), 60, **TURNS)) for n in (1, 2)]
     began = time.perf_counter()
     ends = [client.wait().end for client in both]
     wall = time.perf_counter() - began

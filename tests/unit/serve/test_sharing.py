@@ -133,9 +133,16 @@ def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, mo
     assert all(end.tokens == alone(pair, one) for end, one in zip(ends, jobs, strict=True) if isinstance(end, Finish))
 
 
-@pytest.mark.parametrize("k", [1, 3])
-def test_a_fixed_k_takes_turns(pair, desk, k):
-    assert set(sizes(together(desk, [job(ids(20, n), 20, k=k) for n in range(3)]))) == {1}
+def test_a_fixed_k_shares_but_where_its_rounds_decide_what_is_drawn(pair, desk):
+    """Under a seed and another rule than `coupled` the text is that of its rounds, so they are its own."""
+    jobs = [job(ids(20, n), 20, k=3) for n in range(3)]
+    clients = together(desk, jobs)
+    assert max(sizes(clients)) > 1
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in jobs]
+    drawn = [job(ids(20, n), 20, k=3, seed=n, rule="block", sampling={"temperature": 0.9}) for n in range(3)]
+    clients = together(desk, drawn)
+    assert set(sizes(clients)) == {1}
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in drawn]
 
 
 def test_quantized_caches_take_turns_and_health_says_so(tmp_path):
