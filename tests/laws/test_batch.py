@@ -33,16 +33,17 @@ def prompt(number, length):
 class Replies:
     """Replies over one tiny network; those of a draft reject now and then."""
 
-    def __init__(self, name, rule=greedy):
+    def __init__(self, name, rule=greedy, drafts=True):
         self.architecture = architectures()[name]
         self.network = Network(tiny_network(self.architecture, 1), name)
         self.draft = Network(tiny_network(self.architecture, 1, self.architecture.noise), "draft")
-        self.batch, self._rule = prove(self.network), rule
+        self.batch, self._rule, self._drafts = prove(self.network), rule, drafts
 
     def reply(self, number, cancelled_after=float("inf")):
         target = CachedModel(self.network)
         size, window = target.vocab_size, (self.architecture.window or 0) if number == PAST_WINDOW else 0
-        drafters = Drafters(ModelDrafter(CachedModel(self.draft), size, self._rule(size)), 2)
+        drafter = ModelDrafter(CachedModel(self.draft), size, self._rule(size))
+        drafters = Drafters(drafter, 2) if self._drafts else Drafters()
         context = prompt(number, LENGTHS[number])
         return Reply(target, drafters, self._rule(size), context, TOKENS[number] + window, cancelled_after)
 
@@ -136,6 +137,11 @@ def drawing(name, seed=7, **sampling):
 @pytest.mark.parametrize("sampling", [{}, {"repetition_penalty": 1.3, "top_k": 20}, {"frequency_penalty": 0.7}])
 def test_under_a_seed_each_draws_its_own(sampling):
     assert not Replies("qwen3", drawing("coupled", **sampling)).differ(range(2))
+
+
+@pytest.mark.parametrize("rule", ["token", "block", "match"])
+def test_where_nothing_is_drafted_every_rule_draws_the_same_alone_and_in_shared_passes(rule):
+    assert not Replies("qwen3", drawing(rule), drafts=False).differ(range(2))
 
 
 def test_a_reply_may_be_cancelled_while_it_shares():
