@@ -110,14 +110,16 @@ class RunningJob:
 class Sharing:
     """Who shares passes of one loaded pair. `refusal` says why nobody ever does, empty where they may."""
 
-    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int) -> None:
-        """`parallel`: so many jobs run at once."""
-        self._pair, self._capacity, self.refusal = pair, capacity, ""
+    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, refusal: str | None = None) -> None:
+        """`parallel`: so many jobs run at once. `refusal`: what was found when the pair was here before."""
+        self._pair, self._capacity, self.refusal = pair, capacity, refusal or ""
         # The jobs that were to share last, the first passes that they did share, and whether these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._batch: Batch | None = None
+        network = pair.first.target.network
         try:
-            self._batch = prove(pair.first.target.network) if parallel > 1 else None
+            if parallel > 1 and not self.refusal:
+                self._batch = prove(network) if refusal is None else Batch(network)
         except Refused as error:
             self.refusal = error.message
 

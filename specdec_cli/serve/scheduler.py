@@ -83,6 +83,7 @@ class Scheduler:
         self._beginning: JobHandle | None = None
         self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
+        self._refusals: dict[str, str] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
         self._totals, self._ended, self._failed, self._cancelled = ChatStats(), 0, 0, 0
@@ -202,7 +203,8 @@ class Scheduler:
                 self._conversations = Conversations(
                     self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
-                self._sharing = Sharing(pair, capacity, self.options.parallel)
+                self._sharing = Sharing(pair, capacity, self.options.parallel, self._refusals.get(name))
+                self._refusals[name] = self._sharing.refusal
                 self._pair = pair
                 self._holds(capacity.weight_bytes)
         return self._pair
