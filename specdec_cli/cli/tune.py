@@ -132,7 +132,7 @@ def _train(
     require_memory(session.pair)
     base = replace(spec, pair=replace(spec.pair, draft_adapter=None))
     with awake(), kept.workplace() as folder:
-        say(f"training for {minutes} min at most, the target's own words included; Ctrl-C keeps the best so far")
+        say(f"training for {minutes} min at most; Ctrl-C ends it and keeps the best so far")
         with Interrupt() as interrupt, screen.tune_progress(sys.stderr) as report:
             student = Student(resolve(base).checkpoints[1], seed)
             training = Training(session.pair, student, folder, 60 * minutes, seed, report, interrupt.requested)

@@ -6,8 +6,12 @@ import random
 
 import pytest
 
+from specdec_cli.chat.kept import kept_folder
+from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import UsageError
+from specdec_cli.session.conversation import Answer, Conversation, Turn
 from specdec_cli.tune.documents import PIECE, Document, read_texts, split
+from specdec_cli.tune.kept import chat_messages
 
 
 def document(number, tokens=200):
@@ -82,3 +86,11 @@ def test_folders_give_their_texts_and_files_must_be_text(tmp_path):
         read_texts([tmp_path / "d.bin"], told.append)
     with pytest.raises(UsageError, match="nowhere does not exist"):
         read_texts([tmp_path / "nowhere"], told.append)
+
+
+def test_a_kept_chat_is_a_document_with_all_its_messages():
+    kept_folder().mkdir(parents=True)
+    turns = tuple(Turn(user, Answer(user.upper())) for user in ("one", "two"))
+    save(kept_folder() / "a.jsonl", Transcript(Conversation("Be loud.", turns)))
+    (messages,) = chat_messages().values()
+    assert [message["content"] for message in messages] == ["Be loud.", "one", "ONE", "two", "TWO"]
