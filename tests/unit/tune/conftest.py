@@ -1,4 +1,4 @@
-"""A tiny pair, text for it, and the parts it is split into."""
+"""A tiny pair, and documents for it that are split."""
 
 from __future__ import annotations
 
