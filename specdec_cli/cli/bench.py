@@ -91,7 +91,9 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     spec = choose_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
     spec = spec.reading(parse_draft_context(models.draft_context))
     require_named(spec, options.raw)
-    pair = replace(spec.pair, draft=drafts[0], draft_revision=models.draft_revision) if drafts else spec.pair
+    pair = spec.pair
+    if drafts:
+        pair = replace(pair, draft=drafts[0], draft_revision=models.draft_revision, draft_adapter=None)
     listed = spec.pair.source != "command line" and not drafts
     if shape and options.fixed_length:
         raise UsageError(f"--fixed-length beside {shape.flag}, which ends its answers itself", "leave out one of them")

@@ -32,6 +32,7 @@ from specdec_cli.cli import (
     run,
     serve,
     servers,
+    tune,
 )
 from specdec_cli.cli.command import choose, notify
 from specdec_cli.cli.config import TYPES, use_config
@@ -47,7 +48,7 @@ from specdec_cli.version import __version__
 # The help's panels, and the order of the commands in each.
 PANELS = {
     "Talk": ("run", "chat", "chats", "serve", "ps", "stop", "race", "demo"),
-    "Measure": ("bench", "audit", "replay", "doctor"),
+    "Measure": ("bench", "tune", "audit", "replay", "doctor"),
     "Models": ("pull", "pairs", "check", "rm"),
     "Settings": ("config",),
     "Help": ("help",),
@@ -75,7 +76,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for module in (run, chat, chats, serve, servers, race, demo, bench, audit, replay, doctor, pairs, config, help):
+for module in (run, chat, chats, serve, servers, race, demo, bench, tune, audit, replay, doctor, pairs, config, help):
     app.add_typer(module.app)
 
 

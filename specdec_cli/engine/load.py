@@ -9,6 +9,8 @@ from tempfile import TemporaryDirectory
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx.utils import tree_unflatten
+from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_adapters, load_model
 from safetensors import SafetensorError, safe_open
 
@@ -114,6 +116,15 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
             network = load_adapters(network, str(checkpoint.adapter))
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
+    return _fused(network)
+
+
+def _fused(network: nn.Module) -> nn.Module:
+    """`network` with adapters in its matrices, so that they cost nothing; packed ones would lose them in rounding."""
+    layers = ((path, module) for path, module in network.named_modules() if isinstance(module, LoRALinear))
+    fused = [(path, layer.fuse()) for path, layer in layers if isinstance(layer.linear, nn.Linear)]
+    if fused:
+        network.update_modules(tree_unflatten(fused))
     return network
 
 

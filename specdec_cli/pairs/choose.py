@@ -66,8 +66,8 @@ def choose(
         return PairSpec(pair) if draft is not None else _with_draft(pair, known, here)
     pair = known.find(name or known.default_pair or DEMO)
     if draft is not None:  # of another draft neither K nor size is known
-        repetition, revision = pair.stop_repetition, pair.target_revision
-        pair = Pair(pair.name, pair.target, draft, target_revision=revision, stop_repetition=repetition)
+        names = "name", "target", "target_revision", "target_adapter", "stop_repetition"
+        pair = Pair(draft=draft, **{name: getattr(pair, name) for name in names})
     pair = replace(
         pair,
         target_revision=target_revision or pair.target_revision,

@@ -145,10 +145,11 @@ class PairSpec:
         return replace(self, pair=replace(self.pair, draft_context=draft_context))
 
     def adapted(self, target: str | None, draft: str | None) -> PairSpec:
-        """The same under these adapters. Raises: UsageError for one of a draft that is not there."""
+        """The same under these adapters, None: its own. Raises: UsageError for one of a draft that is not there."""
         if draft is not None and self.pair.draft is None:
             raise UsageError(f"--draft-adapter {draft} has no draft", "name one: --draft ID")
-        return replace(self, pair=replace(self.pair, target_adapter=target, draft_adapter=draft))
+        own = self.pair.target_adapter, self.pair.draft_adapter
+        return replace(self, pair=replace(self.pair, target_adapter=target or own[0], draft_adapter=draft or own[1]))
 
 
 @dataclass(frozen=True, slots=True)

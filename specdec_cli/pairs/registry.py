@@ -72,6 +72,8 @@ class _Entry(BaseModel):
     stop_repetition: int = Field(0, ge=0)
     draft_context: Annotated[int, Field(ge=LEAST_DRAFT_CONTEXT, strict=True)] | Literal["full"] = DRAFT_CONTEXT
     verified: bool = False
+    target_adapter: str | None = None
+    draft_adapter: str | None = None
     measured: list[dict[str, Any]] = []
 
 
@@ -156,6 +158,7 @@ def _explain(file: TomlFile, error: ValidationError) -> UsageError:
 
 
 # Keys that describe these two models, and not the ones that replace them.
+OF_THE_FILES = ("target_revision", "draft_revision", "target_adapter", "draft_adapter")
 OF_THE_MODELS = ("target_bytes", "draft_bytes", "min_memory_gb", "source", "verified", "measured")
 
 
@@ -173,7 +176,7 @@ def add_pair(path: Path, pair: Pair) -> None:
     with edit_toml(path, NEW) as document:
         table = _table(document, pair)
         values: dict[str, Any] = {"target": pair.target, **_drafting(pair), "k": pair.k}
-        values |= {"target_revision": pair.target_revision, "draft_revision": pair.draft_revision}
+        values |= {name: getattr(pair, name) for name in OF_THE_FILES}
         if any(table.get(key) != values[key] for key in ("target", "draft", "head_from")):
             values |= dict.fromkeys(OF_THE_MODELS)
         for key, value in values.items():

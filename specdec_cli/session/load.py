@@ -172,7 +172,7 @@ def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
 
 def beside(loaded: LoadedPair, draft: str) -> LoadedPair:
     """The target of `loaded` with another draft, whose weights are read from `draft`. Raises: NotAvailable, Refused."""
-    spec = PairSpec(replace(loaded.pair, draft=draft, draft_revision=None))
+    spec = PairSpec(replace(loaded.pair, draft=draft, draft_revision=None, draft_adapter=None))
     files = usable(resolve(spec), None, None, unheard)
     if files.head:
         return with_head(loaded, files.head)
@@ -181,6 +181,13 @@ def beside(loaded: LoadedPair, draft: str) -> LoadedPair:
     return LoadedPair(
         loaded.pair, (loaded.names[0], draft_model.name), loaded.tokenizer, slot, loaded.generation_config
     )
+
+
+def under_adapter(loaded: LoadedPair, folder: str) -> LoadedPair:
+    """The target of `loaded`, and its draft anew under the adapter in `folder`. Raises: NotAvailable, Refused."""
+    pair = replace(loaded.pair, draft_adapter=folder)
+    draft = load_weights(resolve(PairSpec(pair)).checkpoints[1])
+    return replace(loaded, pair=pair, first=Slot(loaded.first.target, draft), costs={})
 
 
 def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:

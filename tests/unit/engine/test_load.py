@@ -5,8 +5,10 @@ import json
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
-from mlx_lm.utils import load_model
+from mlx.utils import tree_flatten, tree_map_with_path
+from mlx_lm.tuner.lora import LoRALinear
+from mlx_lm.tuner.utils import linear_to_lora_layers
+from mlx_lm.utils import load_model, quantize_model, save_model
 
 from fakes.models import TINY, tiny_folder
 from fakes.reading import watch
@@ -93,3 +95,28 @@ def test_an_architecture_that_cannot_check_a_draft_is_refused_with_the_way_out(f
     assert unverifiable(checkpoint(folder)) is None
     refusal = unverifiable(checkpoint(folder, model_type="phi3small"))
     assert "m (phi3small)" in refusal.message and refusal.hint == "decode it plainly: --drafter none"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_an_adapter_is_in_the_matrices_unless_they_are_packed_and_says_what_mlx_lm_says(tmp_path, packed):
+    """Control: without it the logits are others."""
+    folder, adapter = tiny_folder(tmp_path / "model", seed=1), tmp_path / "adapter"
+    if packed:
+        network, config = load_model(folder)
+        network, config = quantize_model(network, config, group_size=32, bits=4)
+        save_model(folder, network)
+        (folder / "config.json").write_text(json.dumps(config))
+    adapter.mkdir()
+    lora = {"rank": 4, "scale": 10.0, "dropout": 0.0}
+    linear_to_lora_layers(network := load_model(folder)[0], 2, dict(lora))
+    network.update(
+        tree_map_with_path(lambda path, x: mx.ones_like(x) / 50 if "lora_" in path else x, network.parameters())
+    )
+    weights = {name: value for name, value in tree_flatten(network.parameters()) if "lora_" in name}
+    mx.save_safetensors(str(adapter / "adapters.safetensors"), weights)
+    (adapter / "adapter_config.json").write_text(json.dumps({"num_layers": 2, "lora_parameters": lora}))
+    checkpoint, ids = read_checkpoint(folder, "tiny"), mx.array([[5, 6, 7, 8]])
+    found = load_network(checkpoint.with_adapter(str(adapter)))
+    assert any(isinstance(layer, LoRALinear) for layer in found.modules()) == packed
+    assert np.allclose(found(ids), network(ids), atol=1e-3)
+    assert not np.allclose(found(ids), load_network(checkpoint)(ids), atol=1e-1)

@@ -7,8 +7,9 @@ import pytest
 from fakes.models_toml import users
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.pairs import registry as models_toml
-from specdec_cli.pairs.pair import Pair, nearest
-from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
+from specdec_cli.pairs.choose import choose
+from specdec_cli.pairs.pair import Pair, PairSpec, nearest
+from specdec_cli.pairs.registry import add_pair, load_registry, packaged_file, read_registry
 
 
 def complaint(files, text) -> UsageError:
@@ -194,3 +195,18 @@ def test_a_models_id_where_only_a_pair_will_do_gets_the_command_that_makes_a_pai
     with pytest.raises(NotAvailable, match="no pair named org/model") as caught:
         read_registry(packaged_file(), "packaged").find("org/model")
     assert caught.value.hint == "specdec pull org/model makes a pair of it"
+
+
+def test_a_pair_names_its_adapters_and_an_option_takes_their_place(tmp_path, monkeypatch):
+    """Another draft has none of its adapter, and neither has a pair of other models under the same name."""
+    users, mine = tmp_path / "models.toml", Pair("mine", "t", "d", target_adapter="/a", draft_adapter="/b")
+    add_pair(users, mine)
+    found = read_registry(users, "yours").pairs["mine"]
+    assert (found.target_adapter, found.draft_adapter) == ("/a", "/b")
+    kept, other = (PairSpec(found).adapted(*names).pair for names in ((None, None), (None, "/c")))
+    assert (kept.draft_adapter, other.target_adapter, other.draft_adapter) == ("/b", "/a", "/c")
+    monkeypatch.setenv("SPECDEC_MODELS", str(users))
+    other = choose("mine", None, "/other").pair
+    assert (other.target_adapter, other.draft, other.draft_adapter) == ("/a", "/other", None)
+    add_pair(users, Pair("mine", "t", "other"))
+    assert read_registry(users, "yours").pairs["mine"].draft_adapter is None

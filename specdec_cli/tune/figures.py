@@ -1,0 +1,131 @@
+"""What is measured, shown and decided (pure). The unit of every interval is a document, and gains are paired by it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import log
+from typing import Literal
+
+from specdec_cli.bench.estimate import Interval, interval_over
+from specdec_cli.bench.prompts import PromptId
+from specdec_cli.core.gain import round_steps, speedup
+from specdec_cli.core.stats import Stats, ratio
+
+# A gain in tokens a pass that is worth the training.
+WORTH = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Held-out documents in rounds of `k`: the `stats` of each by name, and the `near` of all rejections.
+
+    Seconds are medians: of a plain step, and of a whole round's draft and verification.
+    """
+
+    k: int
+    stats: dict[str, Stats]
+    near: int
+    plain_seconds: float
+    draft_seconds: float
+    verify_seconds: float
+
+    @property
+    def acceptance(self) -> Interval:
+        """Judged acceptance, the mean over documents."""
+        return interval_over({PromptId("", name): rate for name, rate in self.rates.items()})
+
+    @property
+    def rates(self) -> dict[str, float]:
+        rates = {name: stats.judged_acceptance_rate for name, stats in self.stats.items()}
+        return {name: rate for name, rate in rates.items() if rate is not None}
+
+    @property
+    def tokens_a_pass(self) -> float:
+        """Of all documents together."""
+        every = self.stats.values()
+        return sum(one.emitted_tokens for one in every) / sum(one.rounds for one in every)
+
+    @property
+    def near_share(self) -> float | None:
+        """The share of rejections where the target's token is among the draft's best four."""
+        return ratio(self.near, sum(one.rejected_n for one in self.stats.values()))
+
+    @property
+    def steps(self) -> float:
+        """Plain steps of a round."""
+        step = self.plain_seconds
+        return round_steps(self.k, self.draft_seconds / self.k / step, self.verify_seconds / step)
+
+    @property
+    def speedup(self) -> float:
+        """Over plain decoding, as it is."""
+        return speedup(self.tokens_a_pass, self.steps)
+
+    @property
+    def perfect(self) -> float:
+        """The same of a draft of this cost that is always right."""
+        return speedup(self.k + 1, self.steps)
+
+    @property
+    def nothing_to_gain(self) -> str:
+        """Why no training can pay; empty where it might."""
+        if self.perfect <= 1:
+            return f"even a draft that is always right would not pay: {self.perfect:.2f}× plain decoding"
+        if self.k + 1 < self.tokens_a_pass * (1 + WORTH):
+            return f"{self.tokens_a_pass:.2f} tokens a pass leave less than 2 % to the {self.k + 1} of a perfect draft"
+        return ""
+
+    def log_passes(self) -> dict[PromptId, float]:
+        """The logarithm of each document's tokens a pass."""
+        return {PromptId("", name): log(one.emitted_tokens / one.rounds) for name, one in self.stats.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What the training changed: `acceptance` in shares, `passes` as a ratio of tokens a pass, both by document.
+
+    A round costs the same before and after, so the ratio is that of speeds.
+    """
+
+    acceptance: Interval
+    passes: Interval
+
+    @property
+    def refusal(self) -> str:
+        """Why it is not kept; empty where it is."""
+        if self.acceptance.low <= 0:
+            worse = "fell" if self.acceptance.high < 0 else "did not rise beyond noise"
+            return f"acceptance {worse} on documents it never saw"
+        if self.passes.mean <= 1 + WORTH:
+            return f"tokens a pass rose by {100 * (self.passes.mean - 1):.1f} %, and less than 2 % is not noticed"
+        return ""
+
+
+def judge(before: Measured, after: Measured) -> Judgement:
+    """Both of the same documents."""
+    old, new = before.rates, after.rates
+    changed = {PromptId("", name): new[name] - rate for name, rate in old.items() if name in new}
+    first, second = before.log_passes(), after.log_passes()
+    ratios = {at: second[at] - value for at, value in first.items()}
+    return Judgement(interval_over(changed), interval_over(ratios).exp())
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is going on: `watched` is agreement on watched documents, at first and now; `seconds` are left."""
+
+    doing: Literal["listening", "learning"]
+    seconds: float
+    number: int
+    loss: float | None = None
+    watched: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """`steps` were made; the best adapter is of step `best`, 0: none was better than the draft as it is."""
+
+    steps: int
+    best: int
+    words: int
+    ended: str

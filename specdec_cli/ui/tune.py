@@ -1,0 +1,88 @@
+"""A tuning on a terminal: what is to be gained, how the training goes, and what it brought."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.core.format import count, elapsed, percent
+from specdec_cli.tune.documents import Split
+from specdec_cli.tune.figures import Judgement, Measured, Progress
+from specdec_cli.ui.bench.terminal import clock
+from specdec_cli.ui.display import status_line
+from specdec_cli.ui.pairs import print_line
+from specdec_cli.ui.terminal import can_draw, make_console, safe
+
+# Seconds between two lines where no line can be drawn anew.
+EVERY_SECONDS = 20
+
+
+def print_split(out: TextIO, parts: Split, seed: int) -> None:
+    """Who is judged on what."""
+    near = f", {len(parts.dropped)} dropped as near-duplicates" if parts.dropped else ""
+    words = f"{len(parts.judged)} judged, {len(parts.watched)} watched, {len(parts.trained)} to learn from{near}"
+    _print(out, {"documents": f"{words}; seed {seed}"})
+
+
+def print_prediction(out: TextIO, found: Measured) -> None:
+    """The figures before any training, and what a draft that is always right would change."""
+    now, perfect, share = f"{found.speedup:.2f}× plain decoding", f"{found.perfect:.2f}×", found.acceptance
+    accepted = f"{percent(share.mean, digits=1)} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+    rows = {
+        "accepted": f"{accepted} of judged draft tokens, rounds of K {found.k}",
+        "per pass": f"{found.tokens_a_pass:.2f} tokens; {found.k + 1} if the draft were always right",
+        "speed": f"{now}; {perfect} if always right, at costs measured now",
+        "near": f"{percent(found.near_share)} of rejections: the target's among the draft's best four",
+    }
+    _print(out, rows)
+
+
+def print_judgement(out: TextIO, before: Measured, after: Measured, found: Judgement) -> None:
+    """Before and after, side by side."""
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for name in ("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"):
+        table.add_column(name, no_wrap=True)
+    points, ratio = ([100 * end for end in (one.mean, one.low, one.high)] for one in (found.acceptance, found.passes))
+    change = "{:+.1f} points ({:+.1f} to {:+.1f})".format(*points)
+    table.add_row("accepted", *(percent(one.acceptance.mean, digits=1) for one in (before, after)), change)
+    change = "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(end - 100 for end in ratio))
+    table.add_row("tokens a pass", *(f"{one.tokens_a_pass:.2f}" for one in (before, after)), change)
+    table.add_row("a round's draft", elapsed(before.draft_seconds), elapsed(after.draft_seconds))
+    make_console(out, plain=False).print(table)
+
+
+@contextmanager
+def tune_progress(err: TextIO) -> Iterator[Callable[[Progress], None]]:
+    """A line that is drawn anew on a terminal, else one every EVERY_SECONDS."""
+    drawn, told = can_draw(err), dict[str, float]()
+
+    def on_progress(now: Progress) -> None:
+        if now.watched is None:
+            words = f"the target's own words: {count(now.number, 'piece')}"
+        else:
+            first, watched = (f"{100 * share:.1f}" for share in now.watched)
+            words = f"step {now.number}  loss {now.loss:.3f}  agrees {first} → {watched} %"
+        line = f"{now.doing}  {words}  {clock(now.seconds)} left"
+        if drawn:
+            say(line)
+        elif told.get(now.doing, inf) - now.seconds >= EVERY_SECONDS:
+            told[now.doing] = now.seconds
+            print_line(err, line)
+            err.flush()
+
+    with status_line(err) as say:
+        yield on_progress
+
+
+def _print(out: TextIO, rows: dict[str, str]) -> None:
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True, style="dim", min_width=10)
+    grid.add_column(overflow="fold")
+    for label, text in rows.items():
+        grid.add_row(label, Text(safe(text)))
+    make_console(out, plain=False).print(grid)

@@ -1,0 +1,42 @@
+"""A tiny pair, and documents for it that are split."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from specdec_cli.engine.training import Student
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session.load import load
+from specdec_cli.tune import predict
+from specdec_cli.tune.documents import Document, split
+
+
+@pytest.fixture
+def few_pieces(monkeypatch):
+    monkeypatch.setattr(predict, "PIECES", 4)
+    monkeypatch.setattr(predict, "SAID", 16)
+
+
+@pytest.fixture(scope="module")
+def spec(tiny_pair):
+    return PairSpec(Pair("tiny", *map(str, tiny_pair), k=3), "model")
+
+
+@pytest.fixture(scope="module")
+def pair(spec):
+    return load(spec)
+
+
+@pytest.fixture(scope="module")
+def parts(pair):
+    draw = random.Random(5)
+    texts = ["".join(draw.choice("abcdefgh ,.") for _ in range(150)) for _ in range(24)]
+    return split([Document(f"{n}", tuple(pair.text_tokens(one))) for n, one in enumerate(texts)], 0)
+
+
+@pytest.fixture
+def student(spec):
+    return Student(resolve(spec).checkpoints[1], seed=0)

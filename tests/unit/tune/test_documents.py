@@ -1,0 +1,96 @@
+"""Which documents are judged, and that nothing of them is learned."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from specdec_cli.chat.kept import kept_folder
+from specdec_cli.chat.transcript import Transcript, save
+from specdec_cli.core.errors import UsageError
+from specdec_cli.session.conversation import Answer, Conversation, Turn
+from specdec_cli.tune.documents import PIECE, Document, read_texts, split
+from specdec_cli.tune.kept import chat_messages
+
+
+def document(number, tokens=200):
+    """Random ids, so that two documents share no run of words."""
+    draw = random.Random(number)
+    return Document(f"text {number:02}", tuple(draw.randrange(1000) for _ in range(tokens)))
+
+
+DOCUMENTS = [document(number) for number in range(40)]
+
+
+def names(documents):
+    return {one.name for one in documents}
+
+
+def test_the_split_is_a_function_of_the_seed_and_not_of_the_order():
+    assert split(DOCUMENTS, 3) == split(DOCUMENTS[::-1], 3) != split(DOCUMENTS, 4)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_document_is_in_two_parts_and_none_is_lost(seed):
+    found = split(DOCUMENTS, seed)
+    parts = [names(part) for part in (found.judged, found.watched, found.trained)]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == len(DOCUMENTS) and all(parts) and not found.dropped
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("changed", [0, 1, 4])
+def test_a_judged_document_that_is_planted_among_the_others_is_found(seed, changed):
+    """Under another name, with a few words changed, or as a part of a longer text. Control: without it none is."""
+    planted = []
+    for judged in split(DOCUMENTS, seed).judged:
+        ids = list(judged.ids)
+        for at in range(changed):
+            ids[40 * at + 20] += 1
+        planted.append(Document(f"{judged.name} again", (*ids, *document(99, 100).ids) if changed == 4 else tuple(ids)))
+    found = split([*DOCUMENTS, *planted], seed)
+    both = {one.name.removesuffix(" again") for one in [*found.watched, *found.trained]}
+    assert not names(found.judged) & both and not {f"{name} again" for name in names(found.judged)} & both
+
+
+def test_pieces_are_of_one_length_and_depend_on_seed_and_name():
+    one, other = DOCUMENTS[:2]
+    assert one.pieces(4, 0) == one.pieces(4, 0) != one.pieces(4, 1) and other.pieces(4, 0) != one.pieces(4, 0)
+    text = list(one.ids)
+    assert all(len(piece) == PIECE and piece[0] in text for piece in one.pieces(500, 0))
+    assert len(document(1, PIECE).pieces(5, 0)) == 1
+
+
+def test_too_few_documents_are_refused_with_both_numbers():
+    with pytest.raises(UsageError, match="15 documents of more than 64 tokens, and 2 more are shorter; 16 are needed"):
+        split([*DOCUMENTS[:15], document(90, 60), document(91, 64)], 0)
+    twins = [Document(f"{number}", DOCUMENTS[0].ids) for number in range(40)]
+    with pytest.raises(UsageError, match="1 document of more than 64 tokens; 16 are needed"):
+        split(twins, 0)
+
+
+def test_text_that_only_repeats_what_is_judged_is_refused():
+    shared = document(7, 400).ids
+    with pytest.raises(UsageError, match="all 15 documents to learn from repeat the 5 to be judged on"):
+        split([Document(f"{number}", (*shared, number)) for number in range(20)], 0)
+
+
+def test_folders_give_their_texts_and_files_must_be_text(tmp_path):
+    for name, data in {"a.md": b"one", "in/b.md": "zwei".encode("utf-16"), ".git/c": b"no", "d.bin": b"\xff"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    told = []
+    assert list(read_texts([tmp_path], told.append).values()) == ["one", "zwei"]
+    assert told == ["1 file left out: no UTF-8 text"]
+    with pytest.raises(UsageError, match=r"d.bin is not UTF-8: byte 0xff at 0"):
+        read_texts([tmp_path / "d.bin"], told.append)
+    with pytest.raises(UsageError, match="nowhere does not exist"):
+        read_texts([tmp_path / "nowhere"], told.append)
+
+
+def test_a_kept_chat_is_a_document_with_all_its_messages():
+    kept_folder().mkdir(parents=True)
+    turns = tuple(Turn(user, Answer(user.upper())) for user in ("one", "two"))
+    save(kept_folder() / "a.jsonl", Transcript(Conversation("Be loud.", turns)))
+    (messages,) = chat_messages().values()
+    assert [message["content"] for message in messages] == ["Be loud.", "one", "ONE", "two", "TWO"]

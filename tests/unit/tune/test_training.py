@@ -1,0 +1,177 @@
+"""What a draft learns from, how its training ends, and that only what it should have learned is kept."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import mlx.core as mx
+import numpy as np
+import pytest
+
+from specdec_cli.engine import training as engine
+from specdec_cli.engine.load import load_network
+from specdec_cli.engine.training import Lesson, own_words
+from specdec_cli.pairs.files import resolve
+from specdec_cli.session.load import under_adapter
+from specdec_cli.tune import predict, training
+from specdec_cli.tune.documents import PIECE, SAID
+from specdec_cli.tune.figures import judge
+from specdec_cli.tune.predict import measure
+from specdec_cli.tune.training import Training, require_memory
+
+
+def greedy(network, piece, tokens):
+    """By whole passes, without a cache."""
+    ids = list(piece)
+    for _ in range(tokens):
+        ids.append(int(network(mx.array([ids]))[0, -1].argmax().item()))
+    return ids
+
+
+def test_the_figures_of_a_prediction_are_those_of_a_direct_computation(pair, parts, few_pieces):
+    """Rounds of 3 by hand, from what both networks say after every prefix of the target's own text."""
+    target, draft = (part.network.module for part in (pair.first.target, pair.first.draft))
+    found = measure(pair.session(), parts.judged[:2], 3, 0, lambda *_: None)
+    near = rejected = 0
+    for document in parts.judged[:2]:
+        accepted = document_rejected = passes = 0
+        for piece in document.pieces(2, 0):
+            ids = greedy(target, piece, 16)
+            if stop := next((at for at in range(PIECE, len(ids)) if ids[at] in pair.tokenizer.stop_tokens), 0):
+                del ids[stop + 1 :]
+            scores = np.array(draft(mx.array([ids]))[0])
+            at = PIECE + 1  # the first pass says one token, and does not count
+            while at < len(ids):
+                k, n = min(3, len(ids) - at - 1 if len(ids) == PIECE + 16 else 3), 0
+                while n < k and at + n < len(ids) and scores[at + n - 1].argmax() == ids[at + n]:
+                    n += 1
+                if n < k and at + n < len(ids):
+                    document_rejected += 1
+                    near += ids[at + n] in np.argsort(-scores[at + n - 1])[:4]
+                accepted, passes, at = accepted + n, passes + 1, at + n + 1
+        stats = found.stats[document.name]
+        assert (stats.draft_n_accepted, stats.rejected_n, stats.rounds) == (accepted, document_rejected, passes)
+        rejected += document_rejected
+    assert found.near == near and rejected > 0
+
+
+def test_a_lesson_holds_the_targets_greedy_words_and_its_best_logits(pair, parts, tmp_path):
+    pieces, network = [one.pieces(1, 0)[0] for one in parts.judged[:2]], pair.first.target.network.module
+    lesson = own_words(pair.first.target, pieces, 8, 0.0, 0, ())
+    assert lesson.ids.tolist() == [greedy(network, piece, 8) for piece in pieces]
+    logits = network(lesson.ids)[:, PIECE - 1 : -1]
+    assert np.allclose(np.sort(lesson.logits), np.sort(logits)[..., -64:], atol=1e-4)
+    lesson.save(tmp_path / "lesson.safetensors")
+    assert Lesson.read(tmp_path / "lesson.safetensors").best.tolist() == lesson.best.tolist()
+    assert (tmp_path / "lesson.safetensors").stat().st_mode & 0o777 == 0o600
+    third = lesson.ids[0, PIECE + 2].item()
+    said = own_words(pair.first.target, pieces[:1], 8, 0.0, 0, (third,)).said.tolist()[0]
+    last = lesson.ids[0, PIECE:].tolist().index(third)
+    assert said == [at <= last for at in range(8)]
+    drawn = [own_words(pair.first.target, pieces, 8, 1.0, seed, ()).ids.tolist() for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def run(pair, student, folder, parts, seconds=1e9, **more):
+    return Training(pair, student, folder, seconds, 0, **more).run(parts)
+
+
+class Scripted:
+    """A student whose losses and agreements are given; a save is counted."""
+
+    def __init__(self, losses, agreements):
+        self._losses, self._agreements, self.saves = iter(losses), iter(agreements), 0
+
+    def step(self, lesson, share):
+        return next(self._losses)
+
+    def agreement(self, lesson):
+        return next(self._agreements)
+
+    def save(self, folder):
+        self.saves += 1
+
+
+@pytest.fixture
+def short(monkeypatch):
+    monkeypatch.setattr(training, "SAID", 2)
+    monkeypatch.setattr(training, "LOOK_STEPS", 2)
+
+
+@pytest.mark.parametrize("loss", [math.nan, math.inf])
+def test_a_loss_that_is_no_number_ends_it_with_what_it_knows(pair, parts, tmp_path, short, loss):
+    student = Scripted([1.0, 1.0, 1.0, loss], [0.5, 0.6, 0.55])
+    done = run(pair, student, tmp_path, parts)
+    assert (done.steps, done.best, student.saves) == (3, 2, 1)
+    assert done.ended == f"its loss was {loss} at step 4" and not list(tmp_path.iterdir())
+
+
+def test_it_ends_where_nothing_better_comes_and_where_it_is_interrupted(pair, parts, tmp_path, short):
+    student = Scripted([1.0] * 99, [0.5, 0.6, *[0.6] * 99])
+    done = run(pair, student, tmp_path, parts)
+    assert (done.steps, done.best, student.saves) == (26, 2, 1)
+    presses = iter([False] * 20 + [True] * 9)
+    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), tmp_path, parts, cancelled=lambda: next(presses))
+    assert done.ended == "it was interrupted" and done.best == 0
+
+
+def test_the_minutes_hold_whatever_is_left(pair, parts, tmp_path, short):
+    now = iter(range(1000))
+    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), tmp_path, parts, seconds=20, clock=lambda: float(next(now)))
+    assert done.ended == "its time was over" and 0 < done.steps < 20
+
+
+def test_too_little_memory_is_refused_with_both_numbers(pair, monkeypatch):
+    require_memory(pair)
+    monkeypatch.setattr(training.device, "usable_bytes", lambda: 1_000_000)
+    with pytest.raises(training.DoesNotFit, match=r"training .* needs .* MB; 920 kB are usable"):
+        require_memory(pair)
+
+
+def test_an_adapter_says_in_the_pair_what_the_student_said(pair, spec, student, parts, tmp_path):
+    """Loading puts it into the matrices. Control: without it the draft says something else."""
+    lesson = own_words(pair.first.target, [one.pieces(1, 0)[0] for one in parts.watched], 16, 0.0, 0, ())
+    before, losses = student.agreement([lesson] * 2), [student.step(lesson, 0.0) for _ in range(30)]
+    right = np.array(pair.first.draft.network.module(lesson.ids)[:, PIECE - 1 : -1].argmax(-1)) == lesson.ids[:, PIECE:]
+    assert before == pytest.approx((right * np.array(lesson.said)).sum() / np.array(lesson.said).sum())
+    assert losses[-1] < losses[0] and student.agreement([lesson]) > before
+    student.save(tmp_path)
+    tuned, network = under_adapter(pair, str(tmp_path)).first.draft.network.module, student.network
+    assert np.allclose(tuned(lesson.ids), network(lesson.ids), atol=1e-3)
+    assert not np.allclose(tuned(lesson.ids), load_network(resolve(spec).checkpoints[1])(lesson.ids), atol=1e-1)
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+class Shuffled:
+    """Negative control: every word is taught with what the target says elsewhere; and no look notices."""
+
+    def __init__(self, student):
+        self._student, self._looks = student, 0
+
+    def step(self, lesson, share):
+        order = mx.array(np.random.default_rng(0).permutation(SAID))
+        return self._student.step(replace(lesson, best=lesson.best[:, order], logits=lesson.logits[:, order]), share)
+
+    def agreement(self, lesson):
+        self._looks += 1
+        return float(self._looks)
+
+    def save(self, folder):
+        self._student.save(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_refused(
+    pair, student, parts, tmp_path, monkeypatch, wrong
+):
+    monkeypatch.setattr(predict, "PIECES", 24)
+    monkeypatch.setattr(engine, "RATE", 2e-3)
+    now = iter(range(1000))  # a second for each lesson and each step
+    before = measure(pair.session(), parts.judged, 3, 0, lambda *_: None)
+    seconds, learner = (60, Shuffled(student)) if wrong else (140, student)
+    done = run(pair, learner, tmp_path, parts, seconds, clock=lambda: float(next(now)))
+    tuned = under_adapter(pair, str(tmp_path))
+    found = judge(before, measure(tuned.session(tuned.first), parts.judged, 3, 0, lambda *_: None))
+    assert done.best > 0 and found.refusal == ("acceptance fell on documents it never saw" if wrong else ""), found
