@@ -120,9 +120,9 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
 
 
 def _fused(network: nn.Module) -> nn.Module:
-    """`network` with adapters in its matrices, so that they cost nothing; packed ones would lose them in rounding."""
-    layers = ((path, module) for path, module in network.named_modules() if isinstance(module, LoRALinear))
-    fused = [(path, layer.fuse()) for path, layer in layers if isinstance(layer.linear, nn.Linear)]
+    """`network` with adapters in its float32 matrices, where they cost nothing; others would round them away."""
+    layers = [(path, module) for path, module in network.named_modules() if isinstance(module, LoRALinear)]
+    fused = [(path, layer.fuse()) for path, layer in layers if layer.linear["weight"].dtype == mx.float32]
     if fused:
         network.update_modules(tree_unflatten(fused))
     return network

@@ -84,7 +84,7 @@ class Measured:
 class Judgement:
     """What the training changed: `acceptance` in shares, `passes` as a ratio of tokens a pass, both by document.
 
-    A round costs the same before and after, so the ratio is that of speeds.
+    In float32 a round costs the same before and after, so the ratio is that of speeds.
     """
 
     acceptance: Interval
