@@ -110,11 +110,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self._seats)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows."""
-        return self._rows.nbytes
-
     def expect(self, count: int) -> None:
         """So many seats are about to have a row."""
         self._rows.expect(count)

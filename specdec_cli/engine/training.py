@@ -139,8 +139,7 @@ class Student:
             right += ((guesses == lesson.ids[:, -spoken:]) * lesson.said).sum()
             said += lesson.said.sum()
             mx.eval(right, said)
-        share: float = (right / mx.maximum(said, 1)).item()  # type: ignore[assignment]  # of a float32
-        return share
+        return cast(float, (right / mx.maximum(said, 1)).item())
 
     def save(self, folder: Path) -> None:
         """As mlx_lm.lora does. Raises: OSError."""

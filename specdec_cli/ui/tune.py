@@ -37,7 +37,7 @@ def print_prediction(out: TextIO, found: Measured) -> None:
         "accepted": f"{accepted} of judged draft tokens, rounds of K {found.k}",
         "per pass": f"{found.tokens_a_pass:.2f} tokens; {found.k + 1} if the draft were always right",
         "speed": f"{now}; {perfect} if always right, at costs measured now",
-        "near": f"{percent(found.near_share)} of rejections: the target's among the draft's best four",
+        "near": f"{percent(found.near_share)} of rejections: the target's token is in the draft's best four",
     }
     _print(out, rows)
 

@@ -61,7 +61,7 @@ class Replies:
         for seed in seeds:
             replies = [self.reply(number) for number in range(len(LENGTHS))]
             shared += run_together(self.batch, replies, seed)
-            assert not len(self.batch) and not self.batch.nbytes
+            assert not len(self.batch) and all(part.empty() for part in self.batch._rows._parts)
             said = [reply.context[:] for reply in replies]
             after = [self.go_on(reply.target, [*reply.context, 5]) for reply in replies]
             found += [seed] if said != alone or after != later else []

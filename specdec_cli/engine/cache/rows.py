@@ -48,10 +48,6 @@ class KeyValueRows:
         return self.keys is None
 
     @property
-    def nbytes(self) -> int:
-        return 0 if self.keys is None or self.values is None else self.keys.nbytes + self.values.nbytes
-
-    @property
     def state(self) -> tuple[mx.array | None, mx.array | None]:
         return self.keys, self.values
 
@@ -218,11 +214,6 @@ class Rows:
 
     def __len__(self) -> int:
         return len(self._lengths.tokens)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays."""
-        return sum(part.nbytes for part in self._parts if not part.empty())
 
     def expect(self, count: int) -> None:
         """So many conversations are about to be here at once: whoever joins then moves no other."""

@@ -55,7 +55,7 @@ class Connection(H11Protocol):
         self._pool, self._owes = pool, ""
         self._deadline: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn has a TCP server
         """The one that has owed for longest makes room; if none does, this one's requests are refused."""
         super().connection_made(transport)
         if len(self.connections) > self._pool.most:

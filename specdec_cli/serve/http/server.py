@@ -56,7 +56,7 @@ class Server(uvicorn.Server):
     def __init__(self, service: Service, started: Callable[[], None] = lambda: None) -> None:
         config = uvicorn.Config(
             make_app(service),
-            http=Connections(),  # type: ignore[arg-type]
+            http=Connections(),  # type: ignore[arg-type]  # called as a protocol class is
             backlog=BURST,
             ws="none",
             lifespan="off",
