@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, rule_names
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, TRAINED, rule_names
 from specdec_cli.core.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
 from specdec_cli.core.template import THINK_WORDS
 from specdec_cli.serve.clients import CLIENTS, KEY
@@ -165,6 +165,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--write", "Put the recommended K into your models.toml"),
         Row("--text PATH", "Your text, a file or a folder; repeatable"),
         Row("--chats", "Your kept chats instead"),
+        Row("--what WHAT", "draft, head, or medusa: new heads", default="what drafts", names=TRAINED),
         Row("--minutes N", "Longest time for training", low=1,
             more="With the target's own words, and without measuring before and after."),
         Row("--predict-only", "Say what is to be gained, and end"),

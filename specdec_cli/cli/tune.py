@@ -1,4 +1,4 @@
-"""`specdec tune`. Law: a draft is kept only if it pays on documents it never saw; nothing to gain is a normal end."""
+"""`specdec tune`. Law: what it trains is kept only if it pays on documents it never saw; no gain is a normal end."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from specdec_cli.cli.load import load_session, specify
 from specdec_cli.cli.options import ModelOptions
 from specdec_cli.cli.pairs import NAME, say
 from specdec_cli.core.errors import Refused, UsageError
-from specdec_cli.core.kinds import MODEL
+from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import DEFAULT_K
-from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
+from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import awake
 
 if TYPE_CHECKING:
-    from specdec_cli.session.session import Session
+    from specdec_cli.session.session import LoadedPair, Session
     from specdec_cli.tune.documents import Document, Split
     from specdec_cli.tune.figures import Measured
+    from specdec_cli.tune.trainee import Trainee
 
 app = typer.Typer()
 EXAMPLES = """specdec tune --text ~/src/project --predict-only
 specdec tune -p qwen3-8b --text notes --text ~/src/project --write
-specdec tune --chats --minutes 60"""
+specdec tune --chats --minutes 60
+specdec tune -p qwen3-8b --what medusa --text ~/src/project"""
 
 
 @app.command(epilog=EXAMPLES)
@@ -40,6 +42,7 @@ def tune(
     draft: str | None = None,
     text: list[Path] | None = None,
     chats: bool = False,
+    what: str | None = None,
     minutes: int = 20,
     predict_only: bool = False,
     seed: int = 0,
@@ -49,11 +52,12 @@ def tune(
 ) -> None:
     """Train the pair's draft on your text; keep it if it pays.
 
-    It learns what the target says after pieces of your text, and is judged on documents it never saw. Nothing leaves
-    this machine.
+    A draft model, a head, or new Medusa heads learn what the target says after pieces of your text, and are judged on
+    documents they never saw. Nothing leaves this machine; a training that was killed goes on by the same command.
     """
     from specdec_cli.tune import documents
-    from specdec_cli.tune.predict import measure
+    from specdec_cli.tune.predict import measure, pieces_of
+    from specdec_cli.tune.trainee import trainee
     from specdec_cli.ui import display
     from specdec_cli.ui import tune as screen
 
@@ -63,19 +67,19 @@ def tune(
         )
     texts = documents.read_texts(text or [], lambda line: notify(line, plain=False))
     models = ModelOptions(pair=pair, target=target, draft=draft, offline=offline)
-    spec = replace(specify(models, raw=True, shown=True), drafter=MODEL.name)
-    name, k = _name(out, spec.pair), spec.pair.expected_k or DEFAULT_K
-    if spec.pair.draft is None:
-        raise UsageError(f"{spec.pair.name} has no draft to train", f"name one: --target {spec.pair.target} --draft ID")
+    spec = replace(specify(models, raw=True, shown=True), drafter=DEFAULT_DRAFTER)
+    name, k = _name(out, spec.pair, what), spec.pair.expected_k or DEFAULT_K
     reserve = 2 * (documents.PIECE + documents.SAID)
     session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
-    if session.pair.draft_kind != MODEL.name:
-        what = f"{session.pair.names[1]} is a head ({session.pair.draft_kind}), and only a draft model can be trained"
-        raise Refused(what, f"name a draft model: --target {spec.pair.target} --draft ID")
+    learner = trainee(what, spec, session.pair, k, seed)
     parts = documents.split(_documents(session, texts, chats), seed)
     screen.print_split(sys.stdout, parts, seed)
     with awake(), display.counting(sys.stderr) as count:
-        before = measure(session, parts.judged, k, seed, lambda done, all: count(done, all, "documents measured"))
+        first = learner.before()
+        pieces = pieces_of(parts.judged, seed)
+        before = measure(
+            first.session(first.slot()), pieces, k, lambda done, all: count(done, all, "documents measured")
+        )
     screen.print_prediction(sys.stdout, before)
     if before.nothing_to_gain:
         say(f"nothing to gain: {before.nothing_to_gain}")
@@ -83,19 +87,20 @@ def tune(
         say("training may gain: the same command without --predict-only trains")
     else:
         sys.stdout.flush()
-        _train(session, spec, parts, before, seed, minutes, name, write)
+        _train(learner, parts, before, minutes, name, write)
 
 
-def _name(out: str | None, pair: Pair) -> str:
+def _name(out: str | None, pair: Pair, what: str | None) -> str:
     """Raises: UsageError for what is no name, or the name of another pair."""
     from specdec_cli.pairs.catalog import registry
-    from specdec_cli.tune.kept import tuned_folder
+    from specdec_cli.pairs.tuned import folder_of, tuned_folder
 
-    name = out or f"{pair.name}-tuned"
+    ending = "medusa" if what == "medusa" else "tuned"
+    name = out or (pair.name if folder_of(pair) else f"{pair.name}-{ending}")
     if not NAME.fullmatch(name):
         raise UsageError(f"--out {name!r} is not a valid name for a pair", "use letters, digits, dots, - and _ only")
     known = registry().pairs.get(name)
-    if name == DEMO or (known and known.draft_adapter != str(tuned_folder() / name)):
+    if name == DEMO or (known and folder_of(known) != tuned_folder() / name):
         raise UsageError(
             f"--out {name} names another pair, which would be lost", f"for example: --out {pair.name}-mine"
         )
@@ -114,48 +119,69 @@ def _documents(session: Session, texts: dict[str, str], chats: bool) -> list[Doc
     return [Document(name, tuple(found)) for name, found in ids.items()]
 
 
-def _train(
-    session: Session, spec: PairSpec, parts: Split, before: Measured, seed: int, minutes: int, name: str, write: bool
-) -> None:
+def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name: str, write: bool) -> None:
     """Train, judge, and keep or delete."""
-    from specdec_cli.engine.training import Student
     from specdec_cli.pairs.files import resolve
     from specdec_cli.pairs.registry import add_pair, user_file
-    from specdec_cli.session.load import under_adapter
+    from specdec_cli.pairs.tuned import fingerprints
     from specdec_cli.tune import kept
     from specdec_cli.tune.figures import judge
-    from specdec_cli.tune.predict import measure
-    from specdec_cli.tune.training import Training, require_memory
+    from specdec_cli.tune.predict import general_prompts, measure, pieces_of
+    from specdec_cli.tune.training import BEST, Training, require_memory
     from specdec_cli.ui import display
     from specdec_cli.ui import tune as screen
 
-    require_memory(session.pair)
-    base = replace(spec, pair=replace(spec.pair, draft_adapter=None))
-    with awake(), kept.workplace() as folder:
-        say(f"training for {minutes} min at most; Ctrl-C ends it and keeps the best so far")
+    spec, seed = learner.spec, learner.seed
+    require_memory(learner.pair, learner.learning_bytes)
+    target, *drafts = resolve(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
+    bound = fingerprints(target, drafts[0] if drafts and learner.what == "draft" else None)
+    texts = [[one.name, one.ids] for one in (*parts.watched, *parts.trained)]
+    identity = {"what": learner.what, "sha256": bound, "k": learner.k, "seed": seed, "minutes": minutes, "texts": texts}
+    with awake(), kept.workplace(identity) as folder:
+        begun = " again, from where it was killed" if any(folder.iterdir()) else ""
+        say(f"training for {minutes} min at most{begun}; Ctrl-C ends it and keeps the best so far")
         with Interrupt() as interrupt, screen.tune_progress(sys.stderr) as report:
-            student = Student(resolve(base).checkpoints[1], seed)
-            training = Training(session.pair, student, folder, 60 * minutes, seed, report, interrupt.requested)
-            done = training.run(parts)
-        say(f"{done.steps} steps on {done.words} of the target's own words; {done.ended}")
+            done = Training(
+                learner.pair, learner.student(), folder, 60 * minutes, seed, report, interrupt.requested
+            ).run(parts)
+        screen.print_curve(sys.stdout, done)
+        say(f"{done.looks[-1].step} steps on {done.words} of the target's own words; {done.ended}")
         if not done.best:
             say(f"not kept: no step agreed better with the target on {len(parts.watched)} watched documents")
             return
-        tuned = under_adapter(session.pair, str(folder))
+        try:
+            first, after = learner.before(), learner.after(folder / BEST)
+        except Refused as error:  # a head that guesses hardly more than luck does
+            say(f"not kept: {error.message}")
+            return
+        general = general_prompts(after)
         with display.counting(sys.stderr) as count:
-            again = tuned.session(tuned.first)
-            after = measure(again, parts.judged, before.k, seed, lambda done, all: count(done, all, "measured again"))
-        found = judge(before, after)
-        screen.print_judgement(sys.stdout, before, after, found)
+
+            def measured(pair: LoadedPair, pieces: dict[str, list[list[int]]], words: str) -> Measured:
+                return measure(pair.session(pair.slot()), pieces, learner.k, lambda done, all: count(done, all, words))
+
+            tuned = measured(after, pieces_of(parts.judged, seed), "documents measured again")
+            both = [measured(pair, general, "general prompts") for pair in (first, after)]
+            beside = learner.pair.first.draft if learner.new else None
+            own = measured(learner.pair, pieces_of(parts.judged, seed), "documents measured") if beside else None
+        found = judge(before, tuned, learner.same_cost, learner.new)
+        screen.print_judgement(sys.stdout, before, tuned, found, both)
+        if own:
+            screen.print_beside(sys.stdout, str(learner.pair.names[1]), own)
         sys.stdout.flush()
         if found.refusal:
             say(f"not kept: {found.refusal}")
             return
-        place = kept.keep(folder, name)
+        record = {"what": learner.what, "of": spec.pair.name, "sha256": bound, "documents": len(parts.trained)}
+        record |= {"seed": seed, "k": learner.k, "speed": round(found.speed, 3)}
+        place = kept.keep(folder / BEST, name, record)
+    pair = learner.listed(place)
     if write:
-        note = f"{spec.pair.name}, its draft tuned on {len(parts.trained)} documents"
-        add_pair(user_file(), replace(spec.pair, name=name, draft_adapter=str(place), note=note))
+        note = f"{spec.pair.name}, its {learner.what} tuned on {len(parts.trained)} documents"
+        add_pair(user_file(), replace(pair, name=name, note=note))
         say(f"kept as the pair {name}: specdec run -p {name} 'your prompt'")
+    elif learner.what == "draft" and spec.pair.source != "command line":
+        say(f"kept: specdec run -p {spec.pair.name} --draft-adapter {place} 'your prompt'")
     else:
-        options = f"-p {spec.pair.name}" if spec.pair.source != "command line" else " ".join(spec.pair.options)
-        say(f"kept: specdec run {options} --draft-adapter {place} 'your prompt'")
+        adapter = f" --draft-adapter {place}" if learner.what == "draft" else ""
+        say(f"kept: specdec run {' '.join(pair.options)}{adapter} 'your prompt'")

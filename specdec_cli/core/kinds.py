@@ -88,6 +88,8 @@ MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_network"
                     draft_alone=True, about="the pair's draft")
 MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
                   NONE.name, learns=True, about="the target's own head")
+MEDUSA = DrafterKind("medusa", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
+                     NONE.name, learns=True, about="Medusa heads of the target")
 AUTO = DrafterKind("auto", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, LOOKUP.name, mixed=True,
                    looks_up=True, about="the better of both")
 # fmt: on
@@ -96,8 +98,8 @@ FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
 # Lookups in what the caller predicted; part of every drafter that looks up.
 PREDICTED = DrafterKind("prediction", "", about="what was predicted")
 # What `--drafter` takes, every kind that rounds may name included; and the kinds of heads among them.
-DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, NONE)}
-HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP,)}
+DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, MEDUSA, NONE)}
+HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP, MEDUSA)}
 # Who drafts where neither the request nor the pair says.
 DEFAULT_DRAFTER = AUTO.name
 
@@ -110,6 +112,8 @@ RULES: dict[str, RuleKind] = {
     for kind in (RuleKind("token", f"{_RULES}:token"), BLOCK, COUPLED, RuleKind("match", f"{_RULES}:Match"))
 }
 DEFAULT_RULE = "auto"
+# What `specdec tune --what` trains.
+TRAINED = ("draft", "head", "medusa")
 # Why `-k auto` has decoded plainly in a reply that may have ended before a look at drafting could pay.
 UNTRIED = "too few tokens so far to try drafting"
 
@@ -138,7 +142,7 @@ def drafting(name: str, k: K, draft: str | None = MODEL.name) -> Drafting:
     `draft` is the kind of the pair's draft, None where it has none: then another drafter takes its place.
     """
     kind = DRAFTERS[drafter_at(name, (k,)) or name]
-    lacks = draft not in HEADS if kind.reads_hidden else draft is None
+    lacks = draft != kind.name if kind.reads_hidden else draft is None
     if kind.without_draft is not None and lacks:
         kind = DRAFTERS[kind.without_draft]
     elif draft in HEADS and kind.draft_alone:

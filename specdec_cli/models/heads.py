@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from specdec_cli.core.errors import NotAvailable, Refused
+from specdec_cli.core.kinds import MEDUSA, MTP
 from specdec_cli.models.checkpoint import (
     Checkpoint,
     Header,
@@ -26,6 +27,8 @@ from specdec_cli.models.checkpoint import (
     sidecar_kind,
 )
 
+# Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
+QWEN_PARTS = ("norm.weight", "fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight")
 PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
 OTHERWISE = "use a small language model of the target's family as draft instead"
 
@@ -34,7 +37,8 @@ OTHERWISE = "use a small language model of the target's family as draft instead"
 class HeadFamily:
     """A kind of head. `build` is "module:name" of its `engine.heads.mtp.Build`.
 
-    `layer` matches the beginning of its tensors' names, up to `mark` in at least one of them.
+    `kind` is that of its drafter. `layer` matches the beginning of its tensors' names, up to `mark` in at least one of
+    them. `parts` are tensors that every such head has, the last one of as many rows as the target's states are wide.
     `names` are its own words for the parts of a head; other tensors belong to its decoder layer. `copies` repeat what
     the target has, so they are not read.
     """
@@ -46,6 +50,9 @@ class HeadFamily:
     mark: str = ""
     names: Mapping[str, str] = field(default_factory=dict)
     copies: frozenset[str] = frozenset()
+    kind: str = MTP.name
+    label: str = "MTP head"
+    parts: tuple[str, ...] = QWEN_PARTS
 
     def own_names(self, names: Iterable[str], source: str) -> dict[str, str]:
         """A head's name -> the name that it has among `names`, those of the tensors of `source`.
@@ -74,6 +81,13 @@ class HeadFamily:
 
 
 _MTP = "specdec_cli.engine.heads.mtp"
+MEDUSA_FAMILY = HeadFamily(
+    "Medusa",
+    "specdec_cli.engine.heads.medusa:MEDUSA_BUILD",
+    kind=MEDUSA.name,
+    label="Medusa head",
+    parts=("blocks.0.layers.0.weight",),
+)
 QWEN = HeadFamily("Qwen3-Next to 3.8", f"{_MTP}:QWEN_BUILD")
 OWN = ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
 NEXTN = dict(zip(("eh_proj", "enorm", "hnorm", "shared_head.norm"), OWN, strict=True))
@@ -102,13 +116,16 @@ FOREIGN = {
     "DeepSeek V4": re.compile(r"(^|\.)mtp\..*\be_proj\."),
     "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
     "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
+    "Medusa": re.compile(r"^\d+\.0\.linear\.weight$|^lm_heads\.\d+\."),
 }
 
 
+# Tensors of Medusa heads, which score by the target's output head.
+BLOCK = re.compile(r"blocks\.\d+\.layers\.\d+\.weight")
+# As Medusa heads were published: a pickle may run code.
+PICKLE = re.compile(r"medusa_lm_head\.(pt|bin|pth)")
 # Configuration keys that announce heads, with their number.
 ANNOUNCING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-# Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
-QWEN_PARTS = ("fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "norm.weight")
 OUTPUT = "output.weight"
 QUANTIZED = (".scales", ".biases")
 FLOATS = ("F32", "F16", "BF16")
@@ -136,6 +153,15 @@ class HeadFiles:
     family: HeadFamily = QWEN
     recent: int | None = None
 
+    def reading(self, recent: int | None) -> HeadFiles:
+        """The same, reading the last `recent` tokens of a context; Medusa heads read one state in any case."""
+        return self if self.family is MEDUSA_FAMILY else replace(self, recent=recent)
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        return f"the {self.family.label} of {self.name}"
+
     @property
     def files(self) -> tuple[Path, ...]:
         """Each file that holds a part of it, once."""
@@ -149,11 +175,11 @@ class HeadFiles:
 
     def of_other_size(self, hidden_size: int) -> Refused | None:
         """The refusal of a head that does not read states of `hidden_size`."""
-        rows = self.tensors["pre_fc_norm_hidden.weight"].shape
-        if rows == (hidden_size,):
+        rows = self.tensors[self.family.parts[-1]].shape
+        if rows[0] == hidden_size:
             return None
         return Refused(
-            f"the MTP head of {self.name} reads states of {list(rows)}, and the target's have {hidden_size}",
+            f"{self.title} reads states of {list(rows)}, and the target's have {hidden_size}",
             "a head drafts only for the target it was trained with",
         )
 
@@ -166,7 +192,7 @@ class HeadFiles:
         """Raises: Refused for an output head of its own that has no score for some of the target's tokens."""
         if self.scores and (rows := self.tensors[OUTPUT].shape[0]) < vocab_size:
             raise Refused(
-                f"the MTP head of {self.name} scores {rows} tokens, but its target has {vocab_size}",
+                f"{self.title} scores {rows} tokens, but its target has {vocab_size}",
                 "a head drafts only for the target it was trained with",
             )
 
@@ -190,18 +216,25 @@ def find_head(checkpoint: Checkpoint) -> HeadFiles | None:
         size_bytes, needed_bytes = path.stat().st_size, headers[path].file_bytes
         if size_bytes < needed_bytes:
             about = f"{path.name} of {checkpoint.name} is cut short: {size_bytes} of {needed_bytes} bytes"
-            raise NotAvailable(f"{about}, and it holds an MTP head", "delete the file and download it again")
+            raise NotAvailable(f"{about}, and it holds a head", "delete the file and download it again")
     return found
 
 
 def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles | None:
     """As `find_head`, by the headers of files that may be elsewhere."""
     names = {name: stored for header in headers.values() for name, stored in header.tensors.items()}
+    if names and all(map(BLOCK.fullmatch, names)):
+        return HeadFiles(
+            checkpoint.name, names, checkpoint.config, False, checkpoint.declared_dtype, MEDUSA_FAMILY, recent=1
+        )
     prefixed = {PREFIX.sub("", name): stored for name, stored in names.items() if PREFIX.match(name)}
     tensors, family = prefixed or _bare(headers), QWEN
     shift = _is_zero_centred(headers, bool(prefixed))
-    if not set(QWEN_PARTS[:3]) & set(tensors):
-        own_type, shift = re.sub(r"[_-]?(mtp|nextn)$", "", str(checkpoint.text_config.get("model_type"))), False
+    own_type = re.sub(r"[_-]?(mtp|nextn)$", "", str(checkpoint.text_config.get("model_type")))
+    if set(QWEN_PARTS[1:]) & set(tensors):  # a tuned head of any family has these names
+        family = next((one for one in FAMILIES if own_type in one.model_types), QWEN)
+    else:
+        shift = False
         known = ((one, one.own_names(names, checkpoint.name)) for one in FAMILIES if own_type in one.model_types)
         family, parts = next((found for found in known if found[1]), (QWEN, {}))
         if not parts:
@@ -218,7 +251,7 @@ def read_head(folder: Path, name: str) -> HeadFiles:
     found = find_head(checkpoint)
     if found is None:
         raise NotAvailable(
-            f"{name} ({checkpoint.model_type}) holds no MTP head in {len(head_files(folder))} weight files",
+            f"{name} ({checkpoint.model_type}) holds no head in {len(head_files(folder))} weight files",
             "give a head-only repository, or a model that keeps its mtp tensors",
         )
     return found
@@ -227,9 +260,9 @@ def read_head(folder: Path, name: str) -> HeadFiles:
 def is_for_a_head(folder: Path, name: str) -> bool:
     """Whether `folder` holds a head and no model, by its weights or by its config.json alone: then `read_head` raises.
 
-    Raises: NotAvailable if it has no configuration that can be read.
+    Raises: NotAvailable if it has no configuration that can be read; Refused for Medusa heads in a pickle.
     """
-    return is_head_only(folder) or sidecar_kind(read_json(folder / "config.json", name)) == "MTP"
+    return is_head_only(folder) or sidecar_kind(read_json(folder / "config.json", name)) in ("MTP", "Medusa")
 
 
 def is_head_only(folder: Path) -> bool:
@@ -241,9 +274,19 @@ def is_head_only(folder: Path) -> bool:
         names = [name for path in head_files(folder) for name in read_header(path).tensors]
     except NotAvailable:
         return False
-    own = any(name in QWEN_PARTS[1:3] or any(family.layer_of(name) for family in FAMILIES) for name in names)
+    bare = any(name in QWEN_PARTS[2:] or BLOCK.fullmatch(name) for name in names)
+    own = bare or any(family.layer_of(name) for name in names for family in FAMILIES)
     foreign = any(kind.search(name) for kind in FOREIGN.values() for name in names)
     return (own or foreign) and not any(map(TRUNK.match, names))
+
+
+def refuse_pickle(files: Iterable[str], name: str) -> None:
+    """Raises: Refused where one of `files` holds Medusa heads as they were published."""
+    if file := next(filter(PICKLE.fullmatch, files), None):
+        raise Refused(
+            f"{name} holds Medusa heads as a pickle ({file}), which may run code",
+            "specdec tune --what medusa --text FOLDER trains such heads for your target",
+        )
 
 
 def head_files(folder: Path) -> list[Path]:
@@ -257,7 +300,7 @@ def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:
     for path, header in headers.items():
         folders.setdefault(path.parent, {}).update(header.tensors)
     for found in [*folders.values(), *(dict(header.tensors) for header in headers.values())]:
-        if set(QWEN_PARTS[1:3]) <= set(found) and not any("embed_tokens" in name for name in found):
+        if set(QWEN_PARTS[2:]) <= set(found) and not any("embed_tokens" in name for name in found):
             return found
     return {}
 

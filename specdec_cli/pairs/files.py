@@ -20,12 +20,21 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.kinds import DRAFTERS, HEAD, DrafterKind
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, parse_header, read_checkpoint
-from specdec_cli.models.heads import HeadFiles, find_head, head_in, is_for_a_head, is_head_only, read_head
+from specdec_cli.models.heads import (
+    HeadFiles,
+    find_head,
+    head_in,
+    is_for_a_head,
+    is_head_only,
+    read_head,
+    refuse_pickle,
+)
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.catalog import can_be_pulled, is_local, network_forbidden, registry
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.pairs.tuned import folder_of, require_bound
 
 if TYPE_CHECKING:
     from specdec_cli.models.tokenizer import Tokenizer
@@ -156,11 +165,13 @@ def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard,
         target = _read_model(folder, name, snapshot)
         draft = _find_draft(pair, target, kind, weights, notify, offline)
     target = replace(target, checkpoint=target.checkpoint.with_adapter(pair.target_adapter))
+    if weights == "here" and (tuned := folder_of(pair)) is not None:
+        require_bound(tuned, target.checkpoint, draft.checkpoint if isinstance(draft, ModelFiles) else None)
     match draft:
         case ModelFiles(checkpoint=checkpoint):
             draft = replace(draft, checkpoint=checkpoint.as_draft(pair.recent).with_adapter(pair.draft_adapter))
         case DraftHead(head=head):
-            draft = replace(draft, head=replace(head, recent=pair.recent))
+            draft = replace(draft, head=head.reading(pair.recent))
     return PairFiles(spec, target, draft)
 
 
@@ -198,7 +209,7 @@ def _find_draft(
             return DraftHead(head)
         checkpoint = target.checkpoint
         raise NotAvailable(
-            f"--drafter {kind.name}: {checkpoint.name} ({checkpoint.model_type}) has no MTP head among its files",
+            f"--drafter {kind.name}: {checkpoint.name} ({checkpoint.model_type}) has no {kind.name} head in its files",
             "give one: --draft FOLDER with a head, or let the text itself draft: --drafter ngram",
         )
     if not kind.mixed:
@@ -233,13 +244,16 @@ def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool) -> Model
         source = find_source(name.removeprefix(HEAD), pair.draft_revision)
         return DraftHead(source.head, source=source)
     folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline)
+    refuse_pickle(
+        [file.path for file in snapshot.files] if snapshot else (path.name for path in folder.iterdir()), spelled
+    )
     if not is_for_a_head(folder, spelled):
         return _read_model(folder, spelled, snapshot)
     if snapshot and not all((folder / file.path).is_file() for file in snapshot.files if file.is_weights):
         checkpoint = read_checkpoint(folder, spelled, weights=False, heads=True)
         head = _head_in(checkpoint, hub.remote_headers(snapshot))
         if head is None:
-            raise NotAvailable(f"{spelled} ({checkpoint.model_type}) holds no MTP head", "name another draft")
+            raise NotAvailable(f"{spelled} ({checkpoint.model_type}) holds no head", "name another draft")
     else:
         head = read_head(folder, spelled)
     return DraftHead(head, snapshot=snapshot)

@@ -7,7 +7,6 @@ from typing import Any
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.gain import break_even_acceptance
-from specdec_cli.core.kinds import MTP
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.limits import MemoryEstimate
@@ -55,7 +54,7 @@ class PairVerdict:
             "obstacles": [{"message": error.message, "hint": error.hint} for error in self.obstacles],
             "tokenizers": vocab and asdict(vocab),
             "head": head
-            and {"kind": MTP.name, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes},
+            and {"kind": head.family.kind, "name": head.name, "tensors": len(head.tensors), "bytes": head.loaded_bytes},
             "stop_tokens": list(self.stop_tokens),
             "has_template": self.has_template,
             "caches": dict(self.caches),

@@ -127,7 +127,8 @@ class DraftController:
         """That of this kind at this length of context. Without anything that learns it drafts nothing."""
         # Kinds that use the pair's draft share its measurements.
         situation = f"{'draft' if draft else kind.name} · {_situation(prompt)}"
-        max_k = MAX_K if draft or kind.learns else 0
+        most = draft.most if isinstance(draft, CachedHead) else MAX_K
+        max_k = most if draft or kind.learns else 0
         if situation not in self._histories:
             known, costs = self._remembered(situation, max_k), self._assume_costs(draft, len(prompt))
             self._histories[situation] = known or History(costs, max_k, self.reload_seconds)

@@ -82,7 +82,7 @@ def load_agreeing_head(
     output_head = output_head_for(target.network, files.name)
     module, found = load_agreeing(files, target, own_texts(target, prompts, stops))
     files.require_outputs(output_head.vocab_size)
-    found.require(files.name, target.name)
+    found.require(files.title, target.name)
     return CachedHead(Head(module, target.network, files.name, found, files.recent))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from specdec_cli.bench.estimate import Interval, interval_over
 from specdec_cli.bench.prompts import PromptId
@@ -84,11 +84,19 @@ class Measured:
 class Judgement:
     """What the training changed: `acceptance` in shares, `passes` as a ratio of tokens a pass, both by document.
 
-    In float32 a round costs the same before and after, so the ratio is that of speeds.
+    `costs` is a round's cost before over that after, 1 where both are the same by construction. `plain` is the speed
+    over plain decoding where nothing drafted before.
     """
 
     acceptance: Interval
     passes: Interval
+    costs: float = 1.0
+    plain: float | None = None
+
+    @property
+    def speed(self) -> float:
+        """What is said in the same time, as a ratio: over plain decoding where nothing drafted before."""
+        return self.passes.mean * self.costs if self.plain is None else self.plain
 
     @property
     def refusal(self) -> str:
@@ -96,36 +104,51 @@ class Judgement:
         if self.acceptance.low <= 0:
             worse = "fell" if self.acceptance.high < 0 else "did not rise beyond noise"
             return f"acceptance {worse} on documents it never saw"
-        if self.passes.mean <= 1 + WORTH:
-            return f"tokens a pass rose by {100 * (self.passes.mean - 1):.1f} %, and less than 2 % is not noticed"
+        if self.speed <= 1 + WORTH:
+            than = "plain decoding" if self.plain is not None else "before"
+            return f"{self.speed:.2f}× the speed of {than}, and less than 2 % is not noticed"
         return ""
 
 
-def judge(before: Measured, after: Measured) -> Judgement:
-    """Both of the same documents."""
-    old, new = before.rates, after.rates
-    changed = {PromptId("", name): new[name] - rate for name, rate in old.items() if name in new}
+def judge(before: Measured, after: Measured, same_cost: bool = True, new: bool = False) -> Judgement:
+    """Both of the same documents. `same_cost`: rounds cost the same; `new`: nothing drafted before."""
+    old, rates = before.rates, after.rates
+    changed = {PromptId("", name): rates[name] - rate for name, rate in old.items() if name in rates}
+    costs = 1.0 if same_cost else before.steps / after.steps
+    return Judgement(interval_over(changed), passes(before, after), costs, after.speedup if new else None)
+
+
+def passes(before: Measured, after: Measured) -> Interval:
+    """Tokens a pass after over those before, by document."""
     first, second = before.log_passes(), after.log_passes()
-    ratios = {at: second[at] - value for at, value in first.items()}
-    return Judgement(interval_over(changed), interval_over(ratios).exp())
+    return interval_over({at: second[at] - value for at, value in first.items() if at in second}).exp()
+
+
+class Look(NamedTuple):
+    """After `step` steps the agreement on `watched` documents, and the mean `loss` since the look before."""
+
+    step: int
+    watched: float
+    loss: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is going on: `watched` is agreement on watched documents, at first and now; `seconds` are left."""
+    """What is going on: lesson or step `number` of `of`, and the `looks` so far; `seconds` are left."""
 
     doing: Literal["listening", "learning"]
     seconds: float
     number: int
+    of: int
     loss: float | None = None
-    watched: tuple[float, float] | None = None
+    looks: tuple[Look, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """`steps` were made; the best adapter is of step `best`, 0: none was better than the draft as it is."""
+    """All `looks`; the best weights are of step `best`, 0: none were better than those it began with."""
 
-    steps: int
+    looks: tuple[Look, ...]
     best: int
     words: int
     ended: str

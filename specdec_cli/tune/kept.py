@@ -1,38 +1,54 @@
-"""Where tuned drafts are kept: a folder each in the user's data folder, readable only by its owner."""
+"""Where a training works, and what it leaves. A killed one leaves its folder, in which the same training goes on."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import mkdtemp
-
-import platformdirs
+from typing import Any
 
 from specdec_cli.chat.kept import kept_chats
 from specdec_cli.chat.transcript import load
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import UsageError
 from specdec_cli.models.turns import Message
+from specdec_cli.pairs.tuned import tuned_folder, write_record
 
-
-def tuned_folder() -> Path:
-    """Where all of them are."""
-    return platformdirs.user_data_path("specdec") / "tuned"
+PREFIX, KEY_DIGITS = ".training-", 16
+# A training that was killed longer ago is not waited for.
+FORGOTTEN_SECONDS = 7 * 24 * 3600.0
 
 
 @contextmanager
-def workplace() -> Iterator[Path]:
-    """An empty folder of mode 0700 beside them; what is left in it at the end is deleted. Raises: OSError."""
+def workplace(identity: Mapping[str, Any]) -> Iterator[Path]:
+    """The folder, of mode 0700, of the training that `identity` describes: what is left in it at the end is deleted.
+
+    Raises: UsageError where another process is at it, OSError.
+    """
     tuned_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = Path(mkdtemp(dir=tuned_folder(), prefix=".training-"))
+    for old in tuned_folder().glob(f"{PREFIX}*"):
+        if time.time() - old.stat().st_mtime > FORGOTTEN_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
+    key = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:KEY_DIGITS]
+    folder = tuned_folder() / f"{PREFIX}{key}"
+    folder.mkdir(mode=0o700, exist_ok=True)
     try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        with jsonfile.locked(folder, patience_seconds=0.0):
+            try:
+                yield folder
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+    except BlockingIOError as error:
+        raise UsageError("the same training is under way in another process", "wait for it, or end it") from error
 
 
-def keep(folder: Path, name: str) -> Path:
-    """Gives the adapter in `folder` its place, in that of an older one of the `name`. Raises: OSError."""
+def keep(folder: Path, name: str, record: Mapping[str, Any]) -> Path:
+    """Gives what is in `folder` its place, that of an older one of the `name`, with a `record`. Raises: OSError."""
+    write_record(folder, dict(record))
     kept = tuned_folder() / name
     shutil.rmtree(kept, ignore_errors=True)
     return folder.rename(kept)

@@ -6,44 +6,56 @@ the unit of every interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import cast
 
+from specdec_cli.bench import prompts as prompts_of
 from specdec_cli.bench.live import plain_tokens
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.kinds import MODEL
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import Stats
-from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.training import best_of_draft
-from specdec_cli.session.session import Session
+from specdec_cli.engine.training import best_guesses
+from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.tune.documents import MORE, SAID, Document
 from specdec_cli.tune.figures import Measured
 
 # Guesses among which the target's token counts as near; documents whose plain steps are timed.
 NEAR, TIMED = 4, 6
+# Of each kind of bench's prompts.
+GENERAL = 2
 # Pieces of all documents together.
 PIECES = 64
 
 
+def pieces_of(documents: Sequence[Document], seed: int) -> dict[str, list[list[int]]]:
+    """Pieces of each of `documents` by its name, PIECES together; the same ones for the same seed."""
+    return {one.name: one.pieces(max(PIECES // len(documents), 1), seed) for one in documents}
+
+
+def general_prompts(pair: LoadedPair) -> dict[str, list[list[int]]]:
+    """Bench's prompts: what a drafter that was tuned on other text may have forgotten."""
+    prompts = [prompt for kind in prompts_of.KINDS for prompt in prompts_of.load([kind])[:GENERAL]]
+    return {str(one.id): [pair.message_tokens([{"role": "user", "content": one.text}])] for one in prompts}
+
+
 def measure(
-    session: Session, documents: Sequence[Document], k: int, seed: int, report: Callable[[int, int], None]
+    session: Session, pieces: Mapping[str, list[list[int]]], k: int, report: Callable[[int, int], None]
 ) -> Measured:
-    """Rounds of `k` after pieces of each document; every call with the same arguments reads the same pieces.
+    """Rounds of `k` after the `pieces` of each document.
 
     Raises: UsageError where the target says nothing after any of them.
     """
     request = Request(max_tokens=SAID, k=k, drafter=MODEL.name, sampling={"temperature": 0.0})
-    draft, found, near = cast(CachedModel, session.slot.draft), dict[str, Stats](), 0
+    slot, found, near = session.slot, dict[str, Stats](), 0
     plain, drafted, verified = list[float](), list[float](), list[float]()
-    for number, document in enumerate(documents):
-        report(number, len(documents))
-        stats = found.setdefault(document.name, Stats())
-        for piece in document.pieces(max(PIECES // len(documents), 1), seed):
-            session.slot.forget()
+    for number, (name, prompts) in enumerate(pieces.items()):
+        report(number, len(pieces))
+        stats = found.setdefault(name, Stats())
+        for piece in prompts:
+            slot.forget()
             said, rejected = list(piece), list[tuple[int, int]]()
             for event in session.reply(piece, request, raw=True):
                 if not isinstance(event, RoundDone):
@@ -57,12 +69,12 @@ def measure(
                     drafted.append(round.draft_seconds)
                     verified.append(round.verify_seconds)
                 said += round.emitted
-            best = best_of_draft(draft, said, NEAR)
+            best = best_guesses(slot.target, slot.draft, said, NEAR) if slot.draft else []
             near += sum(token in best[at - 1] for at, token in rejected)
         if number < TIMED:
-            session.slot.forget()
+            slot.forget()
             plain += [b - a for a, b in pairwise(session.clock() for _ in plain_tokens(session, piece, request))]
     if not (plain and drafted):
-        raise UsageError(f"the target ends at once after each of {len(documents)} documents", MORE)
+        raise UsageError(f"the target ends at once after each of {len(pieces)} documents", MORE)
     said_more = {name: stats for name, stats in found.items() if stats.rounds}
     return Measured(k, said_more, near, median(plain), median(drafted), median(verified))

@@ -1,27 +1,32 @@
-"""A draft learns what its target says after pieces of the user's documents, for so many minutes.
+"""A drafter learns what its target says after pieces of the user's documents, for so many minutes.
 
-Law: at its end, however it comes (time, Ctrl-C, no more progress, a loss that is no number), the folder holds the best
-adapter so far, by documents that are neither learned from nor judged.
+Laws: at its end, however it comes (time, Ctrl-C, no more progress, a loss that is no number), BEST holds the best
+weights so far, by documents that are neither learned from nor judged. A process that is killed leaves the folder such
+that the same training goes on in it to the same end: how many lessons and steps there are is decided once, from what
+the first of them took, and all else depends on the seed and the step alone.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import Protocol, cast
 
+import mlx.core as mx
+
+from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.engine import device
-from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.training import Lesson, Student, own_words
+from specdec_cli.engine.training import Lesson, own_words, save_arrays
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.tune.documents import PIECE, SAID, Document, Split
-from specdec_cli.tune.figures import Progress, Trained
+from specdec_cli.tune.figures import Look, Progress, Trained
 
 # Pieces of a lesson. Of the time, so much is for the target's own words.
 PIECES, SHARE_OF_WORDS = 8, 0.4
@@ -29,25 +34,39 @@ PIECES, SHARE_OF_WORDS = 8, 0.4
 MOST_PIECES, WATCHED_PIECES, LOOK_STEPS, PATIENCE = 8, 2, 25, 12
 # Arrays of logits in float32 that a step keeps at once.
 KEPT_ARRAYS = 6
+SCHEDULE, STATE, BEST = "schedule.json", "state.safetensors", "best"
 
 
-def require_memory(pair: LoadedPair) -> None:
-    """Raises: DoesNotFit where it would need more than this device may use: both models, the draft again in float32."""
-    draft, target = cast(CachedModel, pair.first.draft), pair.first.target
-    kept = PIECES * (PIECE + SAID) * target.vocab_size * KEPT_ARRAYS * 4
-    need = pair.first.weight_bytes + 2 * draft.weight_bytes + kept
+def require_memory(pair: LoadedPair, learning_bytes: int) -> None:
+    """Raises: DoesNotFit where training weights of so many bytes needs more than this device may use.
+
+    In float32 there are the weights, their gradient and two averages of it.
+    """
+    kept = PIECES * (PIECE + SAID) * pair.first.target.vocab_size * KEPT_ARRAYS * 4
+    need = pair.first.weight_bytes + learning_bytes + kept
     if need > (limit := limit_bytes(device.usable_bytes())):
-        what = f"training {pair.names[1]} beside {pair.names[0]} needs {size(need)}; {size(limit)} are usable"
+        what = f"training beside {pair.names[0]} needs {size(need)}; {size(limit)} are usable"
         raise DoesNotFit(what, "specdec tune --predict-only needs no more than a reply; or take a smaller pair")
 
 
+class Learner(Protocol):
+    """What is trained: `engine.training.Student`."""
+
+    def rehearse(self, lesson: Lesson) -> None: ...
+    def step(self, lesson: Lesson, share: float) -> float: ...
+    def agreement(self, lessons: list[Lesson]) -> float: ...
+    def save(self, folder: Path) -> None: ...
+    def state(self) -> dict[str, mx.array]: ...
+    def restore(self, state: dict[str, mx.array], steps: int) -> None: ...
+
+
 class Training:
-    """One training in `folder`, which gets the lessons and the adapter."""
+    """One training in `folder`, which gets the lessons, the state of the training, and in BEST the best weights."""
 
     def __init__(
         self,
         pair: LoadedPair,
-        student: Student,
+        student: Learner,
         folder: Path,
         seconds: float,
         seed: int,
@@ -56,60 +75,114 @@ class Training:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pair, self._student, self._folder, self._seed = pair, student, folder, seed
-        self._report, self._cancelled, self._clock = report, cancelled, clock
-        self._end, self._words_end = clock() + seconds, clock() + seconds * SHARE_OF_WORDS
+        self._report, self._cancelled, self._clock, self._seconds = report, cancelled, clock, seconds
 
     def run(self, parts: Split) -> Trained:
         """Raises: OSError."""
         pieces = [piece for document in parts.watched for piece in document.pieces(WATCHED_PIECES, self._seed)]
         watched = [self._listen(pieces[at : at + PIECES], 0) for at in range(0, len(pieces), PIECES)]
-        lessons = [*self._lessons(parts.trained)]
-        words = len(lessons) * PIECES * SAID
-        try:
-            return self._learn(lessons, watched, words)
-        finally:
-            for path in lessons:
-                path.unlink(missing_ok=True)
+        lessons = self._write_lessons(parts.trained)
+        return self._learn(lessons, watched)
 
     def _listen(self, pieces: list[list[int]], number: int) -> Lesson:
         """The target's own words: the even lessons greedy, the odd ones at temperature 1."""
         ends = self._pair.tokenizer.stop_tokens
         return own_words(self._pair.first.target, pieces, SAID, float(number % 2), self._seed + number, ends)
 
-    def _lessons(self, documents: tuple[Document, ...]) -> Iterator[Path]:
-        """Kept on disk, as many as there is time for, at least two."""
+    def _decided(self, name: str, decide: Callable[[], int]) -> int:
+        """A number that the first process to need it decides, and every later one keeps."""
+        path = self._folder / SCHEDULE
+        schedule = jsonfile.read_or_empty(path)
+        if name not in schedule:
+            schedule[name] = decide()
+            new = path.with_suffix(".new")
+            new.write_text(json.dumps(schedule), encoding="utf-8")
+            new.rename(path)
+        return int(schedule[name])
+
+    def _write_lessons(self, documents: tuple[Document, ...]) -> list[Path]:
+        """On disk, as many as there is time for, at least two where there are so many pieces."""
         pieces = [piece for document in documents for piece in document.pieces(MOST_PIECES, self._seed + 1)]
         Random(self._seed).shuffle(pieces)
-        for number, at in enumerate(range(0, len(pieces), PIECES)):
-            left = self._words_end - self._clock()
-            if number > 1 and (self._cancelled() or left <= 0):
-                return
-            self._report(Progress("listening", max(left, 0.0), number * PIECES))
-            path = self._folder / f"lesson-{number}.safetensors"
-            self._listen(pieces[at : at + PIECES], number).save(path)
-            yield path
+        groups = [pieces[at : at + PIECES] for at in range(0, len(pieces), PIECES)]
+        paths, took = list[Path](), 0.0
 
-    def _learn(self, lessons: list[Path], watched: list[Lesson], words: int) -> Trained:
-        student, order, waiting, began = self._student, Random(self._seed), list[Path](), self._clock()
-        first = best = now = student.agreement(watched)
-        step, best_step, ended = 0, 0, ""
+        def many_in_time() -> int:
+            return max(min(len(groups), int(self._seconds * SHARE_OF_WORDS / max(took, 1e-9))), 2)
+
+        for number, group in enumerate(groups):
+            path = self._folder / f"lesson-{number}.safetensors"
+            if not path.exists():
+                began = self._clock()
+                lesson = self._listen(group, number)
+                took = self._clock() - began
+                self._decided("lessons", many_in_time)
+                lesson.save(path)
+            paths.append(path)
+            many = self._decided("lessons", many_in_time)
+            self._report(Progress("listening", max(many - number - 1, 0) * took, number + 1, many))
+            if len(paths) >= many or (number > 0 and self._cancelled()):
+                break
+        return paths
+
+    def _steps(self, lesson: Lesson, watched: list[Lesson]) -> int:
+        """How many there is time for, from what one takes, and its part of a look."""
+        self._student.rehearse(lesson)
+        began = self._clock()
+        self._student.rehearse(lesson)
+        step, began = self._clock() - began, self._clock()
+        self._student.agreement(watched)
+        step += (self._clock() - began) / LOOK_STEPS
+        return max(int(self._seconds * (1 - SHARE_OF_WORDS) / max(step, 1e-9)), 1)
+
+    def _learn(self, lessons: list[Path], watched: list[Lesson]) -> Trained:
+        student = self._student
+        steps = self._decided("steps", lambda: self._steps(Lesson.read(lessons[0]), watched))
+        looks, step, ended = self._resume(lessons), 0, ""
+        if looks:
+            step = looks[-1].step
+        else:
+            looks = [Look(0, student.agreement(watched))]
+        best, began, first = max(looks, key=lambda look: look.watched), self._clock(), step
+        losses, best_folder = list[float](), self._folder / BEST
+        if step >= steps:  # it was killed after its last step
+            ended = "its time was over"
         while not ended:
-            left = self._end - self._clock()
-            waiting = waiting or order.sample(lessons, len(lessons))
-            loss = student.step(Lesson.read(waiting.pop()), 1 - left / max(self._end - began, 1e-9))
+            loss = student.step(Lesson.read(self._lesson(lessons, step)), step / steps)
             step += isfinite(loss)
+            losses.append(loss)
             if not isfinite(loss):
                 ended = f"its loss was {loss} at step {step + 1}"
             elif self._cancelled():
                 ended = "it was interrupted"
-            elif left <= 0:
+            elif step >= steps:
                 ended = "its time was over"
             if step % LOOK_STEPS == 0 or ended:
-                now = student.agreement(watched)
-                if now > best:
-                    best, best_step = now, step
-                    student.save(self._folder)
-                elif step - best_step >= PATIENCE * LOOK_STEPS:
+                finite = [one for one in losses if isfinite(one)]
+                looks.append(Look(step, student.agreement(watched), sum(finite) / len(finite) if finite else None))
+                losses.clear()
+                if looks[-1].watched > best.watched:
+                    best = looks[-1]
+                    best_folder.mkdir(mode=0o700, exist_ok=True)
+                    student.save(best_folder)
+                elif step - best.step >= PATIENCE * LOOK_STEPS:
                     ended = ended or f"{PATIENCE} looks brought nothing better"
-            self._report(Progress("learning", max(left, 0.0), step, loss, (first, now)))
-        return Trained(step, best_step, words, ended)
+                save_arrays(self._folder / STATE, student.state(), {"looks": json.dumps([list(one) for one in looks])})
+            left = (steps - step) * (self._clock() - began) / max(step - first, 1)
+            self._report(Progress("learning", left, step, steps, loss, tuple(looks)))
+        return Trained(tuple(looks), best.step, len(lessons) * PIECES * SAID, ended)
+
+    def _lesson(self, lessons: list[Path], step: int) -> Path:
+        """Each once a round, in an order that depends on the seed and the round."""
+        turn, at = divmod(step, len(lessons))
+        return Random(f"{self._seed} {turn}").sample(lessons, len(lessons))[at]
+
+    def _resume(self, lessons: list[Path]) -> list[Look]:
+        """What was seen up to the state that a killed process left, from which the student goes on."""
+        path = self._folder / STATE
+        if not path.exists():
+            return []
+        state, metadata = cast(tuple[dict[str, mx.array], dict[str, str]], mx.load(str(path), return_metadata=True))
+        looks = [Look(*values) for values in json.loads(metadata["looks"])]
+        self._student.restore(state, looks[-1].step)
+        return looks

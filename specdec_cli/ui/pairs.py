@@ -150,7 +150,8 @@ def _answers(found: PairVerdict) -> list[tuple[str, str]]:
     rows = [("pair", name), ("target", found.pair.target), ("draft", found.pair.draft or "none")]
     if found.head is not None:
         whose = "" if found.pair.draft else "the target's own "
-        about = f"{whose}MTP head: {count(len(found.head.tensors), 'tensor')}, {size(found.head.loaded_bytes)}"
+        parts = f"{count(len(found.head.tensors), 'tensor')}, {size(found.head.loaded_bytes)}"
+        about = f"{whose}{found.head.family.label}: {parts}"
         rows.append(("head", about))
     if found.vocab is not None:
         rows.append(("tokenizers", f"{found.vocab.status}: {found.vocab.reason}"))

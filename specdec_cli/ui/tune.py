@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import TextIO
@@ -12,14 +12,17 @@ from rich.text import Text
 
 from specdec_cli.core.format import count, elapsed, percent
 from specdec_cli.tune.documents import Split
-from specdec_cli.tune.figures import Judgement, Measured, Progress
+from specdec_cli.tune.figures import Judgement, Look, Measured, Progress, Trained, passes
 from specdec_cli.ui.bench.terminal import clock
 from specdec_cli.ui.display import status_line
 from specdec_cli.ui.pairs import print_line
-from specdec_cli.ui.terminal import can_draw, make_console, safe
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
 
 # Seconds between two lines where no line can be drawn anew.
 EVERY_SECONDS = 20
+BARS = "▁▂▃▄▅▆▇█"
+# Bars of a curve in the live line, and at the end.
+LIVE_BARS, BARS_AT_END = 12, 48
 
 
 def print_split(out: TextIO, parts: Split, seed: int) -> None:
@@ -42,8 +45,40 @@ def print_prediction(out: TextIO, found: Measured) -> None:
     _print(out, rows)
 
 
-def print_judgement(out: TextIO, before: Measured, after: Measured, found: Judgement) -> None:
-    """Before and after, side by side."""
+def curve(values: Sequence[float], bars: int) -> str:
+    """A bar for each value, or for the last of each stretch of them, between the least and the largest."""
+    shown = [values[(at + 1) * len(values) // bars - 1] for at in range(bars)] if len(values) > bars else values
+    low, high = min(shown, default=0.0), max(shown, default=0.0)
+    return "".join(BARS[round((value - low) / (high - low or 1) * (len(BARS) - 1))] for value in shown)
+
+
+def curves(looks: Sequence[Look], bars: int) -> tuple[str, str]:
+    """Of the loss, and of the agreement on watched documents."""
+    losses = [look.loss for look in looks if look.loss is not None]
+    return curve(losses, bars), curve([look.watched for look in looks], bars)
+
+
+def print_curve(out: TextIO, done: Trained) -> None:
+    """How loss and agreement went."""
+    losses = [look.loss for look in done.looks if look.loss is not None]
+    loss, agrees = curves(done.looks, BARS_AT_END) if encodable(BARS, out) == BARS else ("", "")
+    watched = [f"{100 * look.watched:.1f}" for look in done.looks]
+    best = max(done.looks, key=lambda look: look.watched)
+    rows = {"loss": f"{losses[0]:.3f} {loss} {losses[-1]:.3f}"} if losses else {}
+    agreed = f"best {100 * best.watched:.1f} % at step {best.step}"
+    _print(out, rows | {"agrees": f"{watched[0]:>5} {agrees} {watched[-1]} %, {agreed}"})
+
+
+def print_beside(out: TextIO, name: str, own: Measured) -> None:
+    """What the pair's own draft does on the same documents."""
+    accepted, passed = percent(own.acceptance.mean, digits=1), f"{own.tokens_a_pass:.2f} tokens a pass"
+    _print(out, {"beside": f"{name}: {accepted} accepted, {passed}, {own.speedup:.2f}× plain decoding"})
+
+
+def print_judgement(
+    out: TextIO, before: Measured, after: Measured, found: Judgement, general: Sequence[Measured]
+) -> None:
+    """Before and after, side by side; `general` are both on prompts of other kinds."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"):
         table.add_column(name, no_wrap=True)
@@ -52,6 +87,13 @@ def print_judgement(out: TextIO, before: Measured, after: Measured, found: Judge
     table.add_row("accepted", *(percent(one.acceptance.mean, digits=1) for one in (before, after)), change)
     change = "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(end - 100 for end in ratio))
     table.add_row("tokens a pass", *(f"{one.tokens_a_pass:.2f}" for one in (before, after)), change)
+    forgotten = passes(*general)
+    change = "{:+.1f} % ({:+.1f} to {:+.1f})".format(
+        *(100 * end - 100 for end in (forgotten.mean, forgotten.low, forgotten.high))
+    )
+    shown = f"{change}, {count(forgotten.prompts, 'prompt')}"
+    table.add_row("on bench's prompts", *(f"{one.tokens_a_pass:.2f}" for one in general), shown)
+    table.add_row("over plain decoding", *(f"{one.speedup:.2f}×" for one in (before, after)), "as measured each time")
     table.add_row("a round's draft", elapsed(before.draft_seconds), elapsed(after.draft_seconds))
     make_console(out, plain=False).print(table)
 
@@ -62,11 +104,12 @@ def tune_progress(err: TextIO) -> Iterator[Callable[[Progress], None]]:
     drawn, told = can_draw(err), dict[str, float]()
 
     def on_progress(now: Progress) -> None:
-        if now.watched is None:
-            words = f"the target's own words: {count(now.number, 'piece')}"
+        if now.loss is None:
+            words = f"the target's own words: lesson {now.number} of {now.of}"
         else:
-            first, watched = (f"{100 * share:.1f}" for share in now.watched)
-            words = f"step {now.number}  loss {now.loss:.3f}  agrees {first} → {watched} %"
+            first, watched = (f"{100 * look.watched:.1f}" for look in (now.looks[0], now.looks[-1]))
+            loss, agrees = curves(now.looks, LIVE_BARS) if encodable(BARS, err) == BARS else ("", "")
+            words = f"step {now.number} of {now.of}  loss {now.loss:.2f} {loss}  agrees {first} → {watched} % {agrees}"
         line = f"{now.doing}  {words}  {clock(now.seconds)} left"
         if drawn:
             say(line)

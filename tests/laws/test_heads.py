@@ -18,7 +18,7 @@ from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.drafters.drafters import Drafters
-from specdec_cli.engine.drafters.stepwise import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
 from specdec_cli.engine.sampling.rejection import draw_block, draw_token, plan_block, plan_token
@@ -102,7 +102,7 @@ def texts_of(rule_for, sampling, n):
 
     def begin(seed, context):
         rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
-        drafter = MtpDrafter(head, target, rule)
+        drafter = HeadDrafter(head, target, rule)
         target.commit(context, min(target.length, drafter.keeps(context)))
         return Drafters(drafter, K), rule
 

@@ -13,7 +13,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import Drafter, Proposal
 from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
-from specdec_cli.engine.drafters.stepwise import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter
 from specdec_cli.engine.planning.history import History, PredictionLength
 from specdec_cli.engine.planning.policy import Plan, Situation, plan
 from specdec_cli.engine.sampling.sampler import TokenMask
@@ -47,7 +47,7 @@ class Drafters:
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
-        return self.drafter.keeps(context) if isinstance(self.drafter, MtpDrafter) else len(context)
+        return self.drafter.keeps(context) if isinstance(self.drafter, HeadDrafter) else len(context)
 
     def situation(self, left: int, first: bool = False, in_flight: int = 0, shared: bool = False) -> Situation:
         """Of the next round, where `left` tokens may be emitted and `in_flight` of them are not known yet.

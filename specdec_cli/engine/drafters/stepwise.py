@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from specdec_cli.core.kinds import MODEL, MTP
+from specdec_cli.core.kinds import MODEL
 from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, Draft
@@ -112,19 +112,21 @@ class ModelDrafter(StepwiseDrafter):
         self._draft.release()
 
 
-class MtpDrafter(StepwiseDrafter):
+class HeadDrafter(StepwiseDrafter):
     """A head trained with the target, which drafts from the target's own hidden states and keeps none of its own.
 
     Its first token comes from the pass that reads the accepted tokens with the target's states; each further one from
-    what the pass before it carried on.
+    what the pass before it carried on. Medusa heads draft no more tokens than they are.
     """
-
-    name = MTP.name
 
     def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
         super().__init__(rule)
-        self._head, self._target = head, target
+        self._head, self._target, self.name = head, target, head.kind
         self._step: Step | None = None
+
+    def propose(self, context: Sequence[int], k: int) -> Proposal:
+        """As any; at most so many tokens as the head can."""
+        return super().propose(context, min(k, self._head.most))
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -158,7 +160,7 @@ def make_network(parts: Parts) -> Drafter | None:
     """The drafter of the pair's draft, a model or a head; None where the pair has none."""
     match parts.draft:
         case CachedHead():
-            return MtpDrafter(parts.draft, parts.target, parts.rule)
+            return HeadDrafter(parts.draft, parts.target, parts.rule)
         case CachedModel():
             return ModelDrafter(parts.draft, parts.target.vocab_size, parts.rule)
     return None

@@ -3,26 +3,24 @@
 Entry p of its cache comes from the state that the target had at position p and from the token after it. So after n
 tokens of context it may hold n - 1 entries, as many as the target's caches. Entries of drafted tokens come from the
 head's own states and are taken back before anything else is read. A bounded head attends to the last `recent` entries
-and holds twice as many; it may begin within the context, and counts positions from there.
+and holds twice as many; it may begin within the context, and counts positions from there. Medusa heads hold no
+entries: only the last state matters to them.
 Letters: T tokens, D hidden size, V the target's vocabulary size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import KVCache
 
 from specdec_cli.core.errors import Refused, SpecdecError
-from specdec_cli.core.kinds import MTP
-from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache.cache_kinds import detached
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.cache.window import WindowKVCache
-from specdec_cli.engine.heads.load_head import HeadAgreement
-from specdec_cli.engine.heads.mtp import MtpHead, Step
+from specdec_cli.engine.heads.load_head import HeadAgreement, HeadNetwork
+from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
 
@@ -34,11 +32,9 @@ MOST_WAITING = 128
 class Head:
     """Weights of a head over its target, shared by all conversations. From now on the target keeps what it reads."""
 
-    kind = MTP.name
-
     def __init__(
         self,
-        module: MtpHead,
+        module: HeadNetwork,
         target: Network,
         name: str,
         agreement: HeadAgreement | None = None,
@@ -54,9 +50,14 @@ class Head:
         self.output_head = output_head_for(target, name).scored_by(module.output)
         target.hidden.expose()
 
-    def read(self, tokens: mx.array, hidden: mx.array, cache: KVCache | WindowKVCache) -> Step:
-        """Pairs of tokens [T] and states [T, D], after those in `cache`."""
-        step: Step = self.module(self.output_head.embed(tokens), hidden, cache)
+    @property
+    def kind(self) -> str:
+        """The kind of drafter that it is."""
+        return self.module.kind
+
+    def read(self, tokens: mx.array, hidden: mx.array, cache: Any, drafted: int = 0) -> Step:
+        """Pairs of tokens [T] and states [1, T, D], after those in `cache`; so many were `drafted` before them."""
+        step: Step = self.module(self.output_head.embed(tokens)[None], hidden, cache, drafted)
         return step
 
     @property
@@ -92,9 +93,9 @@ class CachedHead:
     def copy(self, length: int) -> CachedHead:
         """Another conversation that begins as this one did; its `reuse` cuts what is beyond `length` tokens."""
         twin = self.fresh()
-        twin._cache = detached(self._cache)
+        twin._cache = None if self._cache is None else detached(self._cache)
         twin._context, twin._waiting, twin._origin = list(self._context), list(self._waiting), self._origin
-        twin._last, twin._drafted = self._last, self._drafted
+        twin._last, twin._drafted, twin._entries = self._last, self._drafted, self._entries
         return twin
 
     def mark(self, ends: Sequence[int], kept: int) -> None:
@@ -106,6 +107,11 @@ class CachedHead:
         return self.head.kind
 
     @property
+    def most(self) -> int:
+        """Tokens that it can draft at once."""
+        return self.head.module.most
+
+    @property
     def weight_bytes(self) -> int:
         """Bytes of the weights that all conversations share."""
         return self.head.weight_bytes
@@ -113,12 +119,14 @@ class CachedHead:
     @property
     def nbytes(self) -> int:
         """Bytes of the cache, and of the states that wait to be read."""
-        return int(self._cache.nbytes) + sum(states.nbytes for states in self._waiting)
+        return int(self._cache.nbytes if self._cache is not None else 0) + sum(
+            states.nbytes for states in self._waiting
+        )
 
     def forget(self) -> None:
         """Empty the cache."""
-        recent = self.recent
-        self._cache = KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
+        self._cache = self.head.module.new_cache(self.recent)
+        self._entries = 0
         # The position at which the cache begins, and the first one whose state is wanted.
         self._origin = self._wanted = 0
         self._context: list[int] = []
@@ -134,11 +142,11 @@ class CachedHead:
     @property
     def cached(self) -> int:
         """The position at which the cache ends, entries of drafted tokens included."""
-        return self._origin + int(self._cache.offset)
+        return self._origin + self._entries
 
     @property
     def cache_kinds(self) -> tuple[str, ...]:
-        return (type(self._cache).__name__,)
+        return () if self._cache is None else (type(self._cache).__name__,)
 
     @property
     def step_bytes(self) -> int:
@@ -182,10 +190,10 @@ class CachedHead:
             states = mx.concatenate(self._waiting)
             self._read(states[:-1])
             self._waiting = [states[-1:]]
-            mx.async_eval(self._cache.state)
+            mx.async_eval([] if self._cache is None else self._cache.state)
 
     def first(self) -> Step:
-        """The output [1, D] after all that was handed over; lazy. Only where `follows` says so."""
+        """The output [1, 1, D] after all that was handed over; lazy. Only where `follows` says so."""
         self._take_back()
         if self._waiting:
             self._last = self._read(mx.concatenate(self._waiting)).last()
@@ -194,20 +202,22 @@ class CachedHead:
         return self._last
 
     def next(self, token: mx.array, carried: mx.array) -> Step:
-        """The output [1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
+        """The output [1, 1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
         self._drafted += 1
-        return self.head.read(token, carried, self._cache)
+        self._entries += 1
+        return self.head.read(token, carried, self._cache, self._drafted)
 
     def logits(self, scored: mx.array) -> mx.array:
-        """The target's own scores [T, V] of the head's output [T, D]."""
-        return self.head.output_head.logits(scored)
+        """The target's own scores [T, V] of the head's output [1, T, D]."""
+        return self.head.output_head.logits(scored[0])
 
     def _read(self, states: mx.array) -> Step:
         """The next states [T, D], each with the token after it."""
         self._last = None
         begin = self.cached + 1
         tokens = mx.array(self._context[begin : begin + states.shape[0]], dtype=mx.int32)
-        return self.head.read(tokens, states, self._cache)
+        self._entries += states.shape[0]
+        return self.head.read(tokens, states[None], self._cache)
 
     def _take_back(self) -> None:
         """Entries of drafted tokens leave the cache."""
@@ -225,7 +235,8 @@ class CachedHead:
             del self._context[length + 1 :]
 
     def _trim(self, entries: int) -> None:
-        if entries and self._cache.trim(entries) != entries:
+        self._entries -= entries
+        if entries and self._cache is not None and self._cache.trim(entries) != entries:
             self.forget()
             if self.recent is None:
                 raise SpecdecError(

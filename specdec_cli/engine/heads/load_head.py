@@ -22,10 +22,12 @@ from specdec_cli.core.format import percent
 from specdec_cli.core.kinds import import_named
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
+from specdec_cli.engine.heads.medusa import MedusaBuild, MedusaHeads
 from specdec_cli.engine.heads.mtp import Build, MtpHead, Tensors
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.models.heads import HeadFiles
 
+HeadNetwork = MtpHead | MedusaHeads
 ONE_EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(.+)")
 # Scales without biases: the type of 32 or 16 numbers that share one.
 MODES = {(32, 4): "mxfp4", (32, 8): "mxfp8", (16, 4): "nvfp4"}
@@ -36,17 +38,17 @@ WORDS = 32
 CLEAR, FLOOR = 0.6, 0.1
 
 
-def load_head(files: HeadFiles, hidden_size: int) -> MtpHead:
+def load_head(files: HeadFiles, hidden_size: int) -> HeadNetwork:
     """The head with its weights in memory, for a target of `hidden_size`.
 
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
     """
-    build: Build = import_named(files.family.build)
+    build: Build | MedusaBuild = import_named(files.family.build)
     head = _empty(files, build, hidden_size)
     tensors = _read_tensors(files, build)
-    _quantize(head, tensors, files.name)
-    _require_all(head, tensors, files.name)
+    _quantize(head, tensors, files.title)
+    _require_all(head, tensors, files.title)
     if files.declared_dtype == "float32":
         floats = {name: value for name, value in tensors.items() if mx.issubdtype(value.dtype, mx.floating)}
         tensors |= {name: value.astype(mx.float32) for name, value in floats.items()}
@@ -56,18 +58,18 @@ def load_head(files: HeadFiles, hidden_size: int) -> MtpHead:
         device.read_weights(head)
     except RuntimeError as error:
         raise device_failure(error) or NotAvailable(
-            f"the MTP head of {files.name} cannot be read: {reason(error)}", "download it again"
+            f"{files.title} cannot be read: {reason(error)}", "download it again"
         ) from error
     return head
 
 
-def _empty(files: HeadFiles, build: Build, hidden_size: int) -> MtpHead:
+def _empty(files: HeadFiles, build: Build | MedusaBuild, hidden_size: int) -> HeadNetwork:
     """The head's network of its configuration, with weights that were never computed."""
     if refusal := files.of_other_size(hidden_size):
         raise refusal
     if second := next((name for name in files.tensors if re.match(r"layers\.[1-9]", name)), None):
         raise Refused(
-            f"the MTP head of {files.name} has several layers ({second}), and specdec supports heads of one",
+            f"{files.title} has several layers ({second}), and specdec supports heads of one",
             "use a small language model of the target's family as draft instead",
         )
     dense = not any(".mlp.experts." in name or ".mlp.switch_mlp." in name for name in files.tensors)
@@ -75,12 +77,12 @@ def _empty(files: HeadFiles, build: Build, hidden_size: int) -> MtpHead:
         return build.head(files.config, dense, hidden_size)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
         raise NotAvailable(
-            f"the MTP head of {files.name} cannot be built: {reason(error)}",
+            f"{files.title} cannot be built: {reason(error)}",
             "its config.json lacks the language model's own values; take the head from another repository",
         ) from error
 
 
-def _read_tensors(files: HeadFiles, build: Build) -> Tensors:
+def _read_tensors(files: HeadFiles, build: Build | MedusaBuild) -> Tensors:
     """The tensors by the names of the network's parameters: experts joined, norms as they are multiplied with."""
     loaded: dict[Any, Any] = {path: mx.load(str(path)) for path in files.files}
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
@@ -119,7 +121,7 @@ def _stack_experts(tensors: Tensors) -> Tensors:
     return found | {name: mx.stack([group[i] for i in sorted(group)]) for name, group in groups.items()}
 
 
-def _quantize(head: MtpHead, tensors: Tensors, name: str) -> None:
+def _quantize(head: HeadNetwork, tensors: Tensors, title: str) -> None:
     """Give each part of `head` that is stored in a few bits the place for them, by the shapes that are stored."""
 
     def of(path: str, module: nn.Module) -> bool | dict[str, Any]:
@@ -131,7 +133,7 @@ def _quantize(head: MtpHead, tensors: Tensors, name: str) -> None:
         mode = "affine" if f"{path}.biases" in tensors else MODES.get((group, bits))
         if mode is None or group * scales.shape[-1] != size or words * 32 != bits * size:
             raise NotAvailable(
-                f"the MTP head of {name} stores {path} in a quantization that mlx does not have: weight "
+                f"{title} stores {path} in a quantization that mlx does not have: weight "
                 f"{tensors[f'{path}.weight'].shape}, scales {scales.shape} for {size} inputs",
                 "use a head in 16 bits, or one that was quantized with MLX",
             )
@@ -140,23 +142,22 @@ def _quantize(head: MtpHead, tensors: Tensors, name: str) -> None:
     nn.quantize(head, class_predicate=of)
 
 
-def _require_all(head: MtpHead, tensors: Tensors, name: str) -> None:
+def _require_all(head: HeadNetwork, tensors: Tensors, title: str) -> None:
     expected = {path: value.shape for path, value in tree_flatten(head.parameters())}
     if missing := sorted(set(expected) - set(tensors)):
         raise NotAvailable(
-            f"the MTP head of {name} lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}",
+            f"{title} lacks {len(missing)} of {len(expected)} tensors, first {missing[0]}",
             "download it again, or take the head from another repository",
         )
     if extra := sorted(set(tensors) - set(expected)):
         raise Refused(
-            f"the MTP head of {name} has {len(extra)} tensors that specdec does not support, first {extra[0]}",
+            f"{title} has {len(extra)} tensors that specdec does not support, first {extra[0]}",
             "use a small language model of the target's family as draft instead",
         )
     for path, shape in expected.items():
         if tensors[path].shape != shape:
             raise NotAvailable(
-                f"the MTP head of {name} has {path} {list(tensors[path].shape)} where its config.json says "
-                f"{list(shape)}",
+                f"{title} has {path} {list(tensors[path].shape)} where its config.json says {list(shape)}",
                 "the weights and config.json disagree; download the model again",
             )
 
@@ -188,11 +189,11 @@ class HeadAgreement:
         """Agreement beyond chance: 1 for every word, 0 for luck. Where luck guesses every word, there is no telling."""
         return (self.share - self.chance) / (1 - self.chance) if self.chance < 1 else self.share
 
-    def require(self, name: str, target: str) -> None:
-        """Raises: Refused, with the numbers, if the head `name` agrees with `target` hardly more than luck does."""
+    def require(self, title: str, target: str) -> None:
+        """Raises: Refused, with the numbers, if the head `title` agrees with `target` hardly more than luck does."""
         if self.kappa < FLOOR:
             raise Refused(
-                f"the MTP head of {name} guesses {percent(self.share)} of {self.words} tokens of {target}, where "
+                f"{title} guesses {percent(self.share)} of {self.words} tokens of {target}, where "
                 f"chance guesses {percent(self.chance)}: it is another model's, or damaged",
                 "use the head that was trained with this target, or --drafter ngram",
             )
@@ -202,13 +203,13 @@ class HeadAgreement:
         return asdict(self) | {"summary": summary}
 
 
-def agreement(head: MtpHead, target: CachedModel, texts: Sequence[Text]) -> HeadAgreement:
+def agreement(head: HeadNetwork, target: CachedModel, texts: Sequence[Text]) -> HeadAgreement:
     """How well `head` guesses the words of `target` in `texts`."""
     guesses: list[int] = []
     output_head = target.network.hidden.output_head
     for text in texts:
         embedded = output_head.embed(mx.array(list(text.context[1:-1]), dtype=mx.int32))
-        scored = head(embedded, text.hidden[:-1]).scored[-len(text.words) :]
+        scored = head(embedded[None], text.hidden[None, :-1]).scored[0, -len(text.words) :]
         guesses += device.to_list(mx.argmax(output_head.scored_by(head.output).logits(scored), axis=-1))
     words = [word for text in texts for word in text.words]
     right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
@@ -217,7 +218,7 @@ def agreement(head: MtpHead, target: CachedModel, texts: Sequence[Text]) -> Head
     return HeadAgreement(len(words), right / max(len(words), 1), chance)
 
 
-def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[MtpHead, HeadAgreement]:
+def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[HeadNetwork, HeadAgreement]:
     """The head in `files`, and how well it agrees with `target`'s own `texts`.
 
     They are asked for one by one until it agrees clearly. Raises: as `load_head`.

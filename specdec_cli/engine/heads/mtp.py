@@ -2,8 +2,8 @@
 
 DeepSeek-V3 (arXiv:2412.19437, section 2.2), as Qwen3-Next and its successors train it. Decoder layers are mlx-lm's own.
 A family's row is in `models.heads`. Nothing fails if its recipe is wrong, the head only guesses badly; the check at
-load finds it. Sources: vllm#46075 for what GLM carries on; XiaomiMiMo's modelling code for its order. Letters: T
-tokens, D hidden size.
+load finds it. Sources: vllm#46075 for what GLM carries on; XiaomiMiMo's modelling code for its order. Letters: B
+conversations, T tokens, D hidden size.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ import mlx.core as mx
 import mlx.nn as nn
 from mlx_lm.models import deepseek_v3, glm4_moe, glm4_moe_lite, mimo, qwen3_5, qwen3_next
 from mlx_lm.models.base import create_attention_mask
+from mlx_lm.models.cache import KVCache
+
+from specdec_cli.core.kinds import MTP
+from specdec_cli.core.request import MAX_K, MAX_ROWS
+from specdec_cli.engine.cache.window import WindowKVCache
 
 Tensors = dict[str, mx.array]
 Config = Mapping[str, Any]
@@ -42,18 +47,21 @@ QWEN = Recipe()
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """Result of a pass over T pairs: what the target's output head scores and what is carried on, each [T, D]. Lazy."""
+    """Result of a pass over pairs: what the target's output head scores and what is carried on, [B, T, D]. Lazy."""
 
     scored: mx.array
     carried: mx.array
 
     def last(self) -> Step:
-        """The last row."""
-        return Step(self.scored[-1:], self.carried[-1:])
+        """The last position's."""
+        return Step(self.scored[:, -1:], self.carried[:, -1:])
 
 
 class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
     """One decoder layer over norms of a token's embedding and of a hidden state. Names are those of its tensors."""
+
+    kind = MTP.name
+    most = MAX_K
 
     def __init__(
         self,
@@ -78,15 +86,54 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         self.output = nn.Linear(hidden_size, outputs, bias=False) if outputs else None
         self.recipe = recipe
 
-    def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None) -> Step:
-        """Pairs of a token's embedding and the state of the position before it, each [T, D], after those in `cache`."""
+    def new_cache(self, recent: int | None) -> KVCache | WindowKVCache:
+        """An empty one, of all positions or of the last `recent` ones."""
+        return KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
+
+    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
+        """What the output head scores in step s, from 1 to `steps`, each [B, T, D]: row p guesses token p + 1 + s.
+
+        Teacher forced, as it is used: step s reads the text's token p + s (`embedded` [B, T, D] begins with token 1)
+        and what step s - 1 carried on, at first `hidden` [B, T, D]. It sees the entries of the positions up to p, which
+        come from the target's states, and its own of the steps between. The last rows of later steps mean nothing.
+        """
+        ahead, found, carried = _Ahead(embedded.shape[1]), list[mx.array](), hidden
+        for s in range(steps):
+            step = self(mx.roll(embedded, -s, 1), carried, ahead)
+            found.append(step.scored)
+            carried = step.carried
+        return found
+
+    def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None, step: int = 0) -> Step:
+        """Pairs of a token's embedding and the state of the position before it, [B, T, D], after those in `cache`."""
         parts = [self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)]
         joined = mx.concatenate(parts if self.recipe.embedding_first else parts[::-1], axis=-1)
-        states = self.fc(joined)[None]
+        states = self.fc(joined)
         mask = create_attention_mask(states, cache, return_array=self._array_mask)
         raw = self.layers[0](states, mask, cache)
         normed = self.norm(raw)
-        return Step(normed[0], (normed if self.recipe.carries == "normed" else raw)[0])
+        return Step(normed, normed if self.recipe.carries == "normed" else raw)
+
+
+class _Ahead:
+    """In place of a cache, T positions a step: each sees itself, those of the first step before it, and its own."""
+
+    def __init__(self, positions: int) -> None:
+        self._positions, self.offset = positions, 0
+        self._kept: tuple[mx.array, mx.array] | None = None
+
+    def make_mask(self, *_: Any, **__: Any) -> mx.array:
+        """[T, (steps so far + 1) T]."""
+        own = [mx.eye(self._positions, dtype=mx.bool_)] * self.offset
+        return mx.concatenate([mx.tril(mx.ones((self._positions,) * 2, dtype=mx.bool_)), *own], axis=1)
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        """Those of one more step, whose positions are one further on; returns all."""
+        if self._kept is not None:
+            keys, values = (mx.concatenate([a, b], axis=2) for a, b in zip(self._kept, (keys, values), strict=True))
+        self._kept = keys, values
+        self.offset += 1
+        return self._kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,7 @@ def test_a_head_that_is_announced_and_not_there_fails_only_if_it_was_asked_for(t
     ]
     with pytest.raises(NotAvailable, match="announces an MTP head"):
         loaded(folder, drafter="mtp")
-    with pytest.raises(NotAvailable, match=r"--drafter mtp: .* \(qwen3_5\) has no MTP head among its files"):
+    with pytest.raises(NotAvailable, match=r"--drafter mtp: .* \(qwen3_5\) has no mtp head in its files"):
         config = CONFIG | {"text_config": SMALL | {"mtp_num_hidden_layers": 0}}
         loaded(counting_folder(tmp_path / "n", trunk(counting_tensors()), config), drafter="mtp")
 

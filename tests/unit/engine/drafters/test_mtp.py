@@ -11,7 +11,7 @@ import pytest
 from fakes.heads import agreeing_head, cached_head, tiny_head, tiny_target
 from fakes.products import spread
 from specdec_cli.engine.drafters.base import finished
-from specdec_cli.engine.drafters.stepwise import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter
 from specdec_cli.engine.heads.mtp import Recipe
 from specdec_cli.engine.sampling.acceptance import greedy
 
@@ -47,7 +47,7 @@ class Played:
 
     def __init__(self, target, head, rule=None, recipe=None):
         self.target, self.cached = target, cached_head(target, head, recipe=recipe)
-        self.drafter = MtpDrafter(self.cached, target, rule or greedy(target.vocab_size))
+        self.drafter = HeadDrafter(self.cached, target, rule or greedy(target.vocab_size))
         self.context = list(PROMPT)
 
     def read(self):

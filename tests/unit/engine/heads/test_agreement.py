@@ -47,7 +47,7 @@ def test_a_head_that_was_never_learned_is_refused_with_the_numbers(target, tmp_p
     with pytest.raises(
         Refused, match=r"the MTP head of m guesses \d+ % of 128 tokens of t, where chance guesses \d+ %"
     ) as caught:
-        found.require("m", "t")
+        found.require("the MTP head of m", "t")
     assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint
 
 

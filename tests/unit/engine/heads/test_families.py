@@ -12,7 +12,7 @@ from fakes.plain_head import PlainHead
 from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.base import finished
-from specdec_cli.engine.drafters.stepwise import MtpDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.engine.load import load
@@ -50,7 +50,7 @@ def played(case, recipe=None):
     module = load_head(files, SIZE)
     module.recipe = recipe or module.recipe
     head = CachedHead(Head(module, target.network, "m"))
-    drafter, context, found = MtpDrafter(head, target, greedy(target.vocab_size)), [*PROMPT, 5], []
+    drafter, context, found = HeadDrafter(head, target, greedy(target.vocab_size)), [*PROMPT, 5], []
     for chunk in target.prefill(context):
         drafter.commit(context[: target.length + 1], chunk.hidden)
     for index in range(ROUNDS):
