@@ -18,7 +18,7 @@ from specdec_cli.cli.options import NameOptions, PairOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
-from specdec_cli.pairs.pair import DEMO, Pair, PairSpec
+from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.system.config import config_file, model_folders
 from specdec_cli.system.machine import physical_bytes
 
@@ -182,7 +182,7 @@ def remove(*, named: NameOptions, yes: bool = False) -> None:
 
     A packaged pair of that name comes back.
     """
-    from specdec_cli.pairs import catalog, registry
+    from specdec_cli.pairs import catalog, registry, tuned
 
     name, known, file = named.required, catalog.registry(), registry.user_file()
     pair = known.find(name)
@@ -192,12 +192,22 @@ def remove(*, named: NameOptions, yes: bool = False) -> None:
         hint = here if shipped else f"specdec rm {name} removes its downloaded files"
         raise UsageError(f"{name} is packaged with specdec; it is not in {file}", hint)
     ask(f"Take {name} ({pair.described}) out of {file}?", yes)
+    _take_out(name, known, "; no model was deleted")
+    if folder := tuned.folder_of(pair):
+        say(f"{folder} is still there: specdec rm {folder.name} deletes it")
+
+
+def _take_out(name: str, known: Registry, also: str = "") -> None:
+    """The entry out of the user's file; a packaged pair of that name comes back. `also` is said with it."""
+    from specdec_cli.pairs import registry
+
+    file = registry.user_file()
     packaged = registry.read_registry(registry.packaged_file(), "packaged").pairs.get(name)
     was_default = known.default_pair == name and packaged is None
     if was_default:
         registry.set_default(config_file(), file, None)  # first: a default pair without an entry would be an error
     registry.remove_pair(file, name)
-    say(f"{name} was removed from {file}; no model was deleted")
+    say(f"{name} was removed from {file}{also}")
     if packaged is not None:
         say(f"the packaged {name} is back: {packaged.described}")
     if was_default:
@@ -291,11 +301,18 @@ def pull(
 @app.command()
 @grouped
 def rm(*, named: NameOptions, yes: bool = False) -> None:
-    """Remove a downloaded pair; says what is shared and what was freed."""
-    from specdec_cli.pairs import catalog
+    """Remove a downloaded or tuned pair; says what is shared and what was freed."""
+    from specdec_cli.pairs import catalog, tuned
     from specdec_cli.pairs.pull import carry_out, plan_removal
 
     name, known = named.required, catalog.registry()
+    if folder := tuned.folder_named(name, known.pairs.get(name)):
+        say(f"{folder}: {size(tuned.size_bytes(folder))}; the models that it was tuned on stay")
+        ask(f"Delete {folder.name}?", yes)
+        say(f"freed {size(tuned.remove(folder))}")
+        if name in known.pairs:
+            _take_out(name, known)
+        return
     plans = plan_removal(name, known)
     say(*(plan.summary for plan in plans))
     ask(f"Free {size(sum(plan.removal.freed_bytes for plan in plans))}?", yes)

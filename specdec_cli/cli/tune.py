@@ -68,6 +68,7 @@ def tune(
     texts = documents.read_texts(text or [], lambda line: notify(line, plain=False))
     models = ModelOptions(pair=pair, target=target, draft=draft, offline=offline)
     spec = replace(specify(models, raw=True, shown=True), drafter=DEFAULT_DRAFTER)
+    spec = spec if spec.pair.draft else replace(spec, reason="")  # of what drafts without one
     name, k = _name(out, spec.pair, what), spec.pair.expected_k or DEFAULT_K
     reserve = 2 * (documents.PIECE + documents.SAID)
     session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)

@@ -30,6 +30,14 @@ def folder_of(pair: Pair) -> Path | None:
     return next((Path(name) for name in names if Path(name).parent == tuned_folder()), None)
 
 
+def folder_named(name: str, pair: Pair | None) -> Path | None:
+    """The tuned folder of `pair`, or where there is no such pair, of that `name`."""
+    if pair is not None:
+        return folder_of(pair)
+    folder = tuned_folder() / name
+    return folder if folder.parent == tuned_folder() and (folder / RECORD).is_file() else None
+
+
 def fingerprint(checkpoint: Checkpoint) -> str:
     """sha256 of each weight file's size, header and last bytes; all bytes would take as long as loading."""
     digest = hashlib.sha256()

@@ -105,8 +105,9 @@ class Judgement:
             worse = "fell" if self.acceptance.high < 0 else "did not rise beyond noise"
             return f"acceptance {worse} on documents it never saw"
         if self.speed <= 1 + WORTH:
-            than = "plain decoding" if self.plain is not None else "before"
-            return f"{self.speed:.2f}× the speed of {than}, and less than 2 % is not noticed"
+            change, than = 100 * (self.speed - 1), "before" if self.plain is None else "plain decoding"
+            found = f"{abs(change):.1f} % {'slower' if change < 0 else 'faster'} than {than}"
+            return f"{found}, and less than 2 % faster is not noticed"
         return ""
 
 

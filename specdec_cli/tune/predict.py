@@ -22,7 +22,7 @@ from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.tune.documents import MORE, SAID, Document
 from specdec_cli.tune.figures import Measured
 
-# Guesses among which the target's token counts as near; documents whose plain steps are timed.
+# Guesses among which the target's token counts as near; documents whose rounds and plain steps are timed, in turns.
 NEAR, TIMED = 4, 6
 # Of each kind of bench's prompts.
 GENERAL = 2
@@ -65,7 +65,7 @@ def measure(
                     rejected.append((len(said) + round.accepted, round.next))
                 if round.index > 0:  # the first pass is the prompt's, and drafts nothing
                     stats.fold(round)
-                if len(round.draft) == k:
+                if number < TIMED and len(round.draft) == k:
                     drafted.append(round.draft_seconds)
                     verified.append(round.verify_seconds)
                 said += round.emitted

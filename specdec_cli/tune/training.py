@@ -125,24 +125,20 @@ class Training:
                 break
         return paths
 
-    def _steps(self, lesson: Lesson, watched: list[Lesson]) -> int:
+    def _steps(self, lesson: Lesson, look_seconds: float) -> int:
         """How many there is time for, from what one takes, and its part of a look."""
         self._student.rehearse(lesson)
         began = self._clock()
         self._student.rehearse(lesson)
-        step, began = self._clock() - began, self._clock()
-        self._student.agreement(watched)
-        step += (self._clock() - began) / LOOK_STEPS
+        step = self._clock() - began + look_seconds / LOOK_STEPS
         return max(int(self._seconds * (1 - SHARE_OF_WORDS) / max(step, 1e-9)), 1)
 
     def _learn(self, lessons: list[Path], watched: list[Lesson]) -> Trained:
-        student = self._student
-        steps = self._decided("steps", lambda: self._steps(Lesson.read(lessons[0]), watched))
-        looks, step, ended = self._resume(lessons), 0, ""
-        if looks:
-            step = looks[-1].step
-        else:
-            looks = [Look(0, student.agreement(watched))]
+        student, began = self._student, self._clock()
+        looks = self._resume() or [Look(0, student.agreement(watched))]
+        took = self._clock() - began
+        steps = self._decided("steps", lambda: self._steps(Lesson.read(lessons[0]), took))
+        step, ended = looks[-1].step, ""
         best, began, first = max(looks, key=lambda look: look.watched), self._clock(), step
         losses, best_folder = list[float](), self._folder / BEST
         if step >= steps:  # it was killed after its last step
@@ -177,8 +173,8 @@ class Training:
         turn, at = divmod(step, len(lessons))
         return Random(f"{self._seed} {turn}").sample(lessons, len(lessons))[at]
 
-    def _resume(self, lessons: list[Path]) -> list[Look]:
-        """What was seen up to the state that a killed process left, from which the student goes on."""
+    def _resume(self) -> list[Look]:
+        """What was seen up to the state that a killed process left, from which the student goes on; else nothing."""
         path = self._folder / STATE
         if not path.exists():
             return []

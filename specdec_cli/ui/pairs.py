@@ -16,6 +16,7 @@ from rich.text import Text
 from specdec_cli.core.format import count, percent, size
 from specdec_cli.core.gain import break_even_share
 from specdec_cli.pairs.pair import PairRow
+from specdec_cli.pairs.tuned import folder_of
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
@@ -93,6 +94,8 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
 def _models(row: PairRow) -> str:
     """`target + draft`; of a model of no pair, where it lies, or why it cannot be run."""
     pair = row.pair
+    if folder_of(pair):
+        return safe(pair.note)
     if row.folder:
         return safe(pair.note or row.folder.replace(str(Path.home()), "~", 1))
     names = [safe(name).removeprefix(COMMON) for name, _ in pair.models]

@@ -10,9 +10,11 @@ from mlx_lm.models import qwen3_5
 
 from conformance.architectures import architectures, draw_weight, tiny_network
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
+from specdec_cli.engine.heads.medusa import MedusaHeads
 from specdec_cli.engine.heads.mtp import QWEN, MtpHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.selftest import redraw
+from specdec_cli.engine.training import HeadStudent, own_words
 
 LAYER = {
     "model_type": "qwen3_5_text",
@@ -47,6 +49,23 @@ def agreeing_head(target, share=0.3, seed=3, config=LAYER):
     quieten(head, share)
     mx.eval(head.parameters())
     return head
+
+
+def random_medusa(hidden_size=64, heads=4, seed=3):
+    """Medusa heads that change the state they read."""
+    module = MedusaHeads(heads, hidden_size)
+    redraw(module, seed, partial(draw_weight, gain=1.0, noise=0.0))
+    return module
+
+
+def trained_medusa(target, heads=4, steps=60):
+    """Medusa heads that learned from what `target` says, so that some of their guesses are right."""
+    student = HeadStudent.medusa(target, heads)
+    vocab_size = target.vocab_size - 3
+    for step in range(steps):
+        pieces = [[(step + 7 * row + 5 * at * (row + 1)) % vocab_size + 3 for at in range(12)] for row in range(8)]
+        student.step(own_words(target, pieces, 16, float(step % 2), step, ()), step / steps)
+    return student.network
 
 
 def quieten(module, share):

@@ -11,7 +11,7 @@ import pytest
 from fakes.broken_rules import SharedNoise, once_drafted, swapped
 from fakes.chat import tokenizer_in
 from fakes.counting import counting_folder, counting_tensors
-from fakes.heads import agreeing_head, cached_head, tiny_target
+from fakes.heads import agreeing_head, cached_head, tiny_target, trained_medusa
 from fakes.models import tiny_network
 from laws.exact_law import assert_follows
 from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
@@ -36,15 +36,18 @@ PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
 SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("qwen3_5_moe", "from folders", "demo-hybrid")]
 
 
-@pytest.fixture(scope="module", params=["qwen3_5", *SLOW])
+@pytest.fixture(scope="module", params=["qwen3_5", "medusa", *SLOW])
 def pair(request, tmp_path_factory):
     if request.param == "demo-hybrid":
         return load(read_registry(packaged_file(), "packaged").find(request.param), drafter="mtp")
     if request.param == "from folders":
         folder = counting_folder(tmp_path_factory.mktemp("counting") / "m", counting_tensors(head_noise=1.3))
         return load(Pair("counting", str(folder), None), drafter="mtp")
-    target = tiny_target(request.param)
-    head = cached_head(target, agreeing_head(target))
+    target = tiny_target("qwen3_5" if request.param == "medusa" else request.param)
+    medusa = request.param == "medusa"
+    head = cached_head(
+        target, trained_medusa(target) if medusa else agreeing_head(target), recent=1 if medusa else None
+    )
     tokenizer = tokenizer_in(tmp_path_factory.mktemp("tokenizer"))
     return LoadedPair(Pair("tiny", "t", "h"), ("t", "h"), tokenizer, Slot(target, head))
 
@@ -95,10 +98,12 @@ def test_after_a_rejection_a_head_guesses_as_one_that_read_the_text_anew(pair):
     assert compared
 
 
-def texts_of(rule_for, sampling, n):
+def texts_of(rule_for, sampling, n, medusa=False):
     """(network, [n, K + 2]): an answer for each seed, from one head. Drafts are accepted and rejected."""
     target = CachedModel(tiny_network(SMALL, seed=1), "small")
-    head = cached_head(target, agreeing_head(target))
+    head = cached_head(
+        target, trained_medusa(target, K) if medusa else agreeing_head(target), recent=1 if medusa else None
+    )
 
     def begin(seed, context):
         rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
@@ -111,23 +116,25 @@ def texts_of(rule_for, sampling, n):
     return target.network.module, texts
 
 
-def assert_engine_follows(rule_for, sampling, n=1000):
-    network, texts = texts_of(rule_for, sampling, n)
+def assert_engine_follows(rule_for, sampling, n=1000, medusa=False):
+    network, texts = texts_of(rule_for, sampling, n, medusa)
     assert_follows((network, tiny_network(SMALL, seed=1, noise=0.1)), PROMPT, texts, sampling)
 
 
 @pytest.mark.slow
-def test_a_few_answers_drafted_by_a_head_follow_the_target():
+@pytest.mark.parametrize("medusa", [False, True], ids=["mtp", "medusa"])
+def test_a_few_answers_drafted_by_a_head_follow_the_target(medusa):
     """N = 120 answers of 4 tokens, K = 2."""
-    assert_engine_follows(lambda sampler: make_rule("block", sampler), Sampling(1.0), 120)
+    assert_engine_follows(lambda sampler: make_rule("block", sampler), Sampling(1.0), 120, medusa)
 
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("medusa", [False, True], ids=["mtp", "medusa"])
 @pytest.mark.parametrize(("rule", "sampling"), CASES)
-def test_answers_drafted_by_a_head_follow_the_target(rule, sampling):
+def test_answers_drafted_by_a_head_follow_the_target(rule, sampling, medusa):
     """N = 1000 answers of 4 tokens, K = 2; odds to fail by chance as in `test_engine_law`."""
-    assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling)
+    assert_engine_follows(lambda sampler: make_rule(rule, sampler), sampling, medusa=medusa)
 
 
 BROKEN = {
@@ -141,8 +148,9 @@ BROKEN = {
 
 @pytest.mark.full
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("medusa", [False, True], ids=["mtp", "medusa"])
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_known_mistake_is_noticed_in_what_a_head_drafted(name):
+def test_a_known_mistake_is_noticed_in_what_a_head_drafted(name, medusa):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):
-        assert_engine_follows(*BROKEN[name])
+        assert_engine_follows(*BROKEN[name], medusa=medusa)

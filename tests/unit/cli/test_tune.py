@@ -10,8 +10,9 @@ import pytest
 
 from specdec_cli.engine.training import Lesson
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
-from specdec_cli.tune import kept, predict, training
-from specdec_cli.tune.figures import Judgement, Measured, Trained
+from specdec_cli.pairs.tuned import tuned_folder
+from specdec_cli.tune import predict, training
+from specdec_cli.tune.figures import Judgement, Look, Measured, Trained
 
 
 @pytest.fixture
@@ -40,8 +41,9 @@ def trained(monkeypatch):
     """A training whose adapter is written at once, and the judgement that a test sets."""
 
     def run(self, parts):
-        self._student.save(self._folder)
-        return Trained(steps=1, best=1, words=0, ended="its time was over")
+        (self._folder / training.BEST).mkdir()
+        self._student.save(self._folder / training.BEST)
+        return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="its time was over")
 
     monkeypatch.setattr(training.Training, "run", run)
     return lambda refusal: monkeypatch.setattr(Judgement, "refusal", refusal)
@@ -62,8 +64,14 @@ def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pai
     assert message == "too little text: 0 documents of more than 64 tokens, and 1 more are shorter; 16 are needed"
     code, message, _ = specdec.refused("tune", "-p", "demo", "--chats")
     assert (code, message) == (2, "too little text: 0 documents of more than 64 tokens; 16 are needed")
-    code, message, hint = specdec.refused("tune", "-p", "demo-hybrid", "--text", text)
-    assert (code, message) == (2, "demo-hybrid has no draft to train") and "--draft ID" in hint
+    alone = "--target", tiny_pair[0]
+    code, message, hint = specdec.refused("tune", *alone, "--text", text)
+    assert (code, message) == (2, "target has no draft to train") and "--what medusa" in hint
+    code, message, hint = specdec.refused("tune", *alone, "--text", text, "--what", "draft")
+    assert code == 4 and message == "target has no draft model, and --what draft trains a draft model"
+    assert specdec.refused("tune", *alone, "--text", text, "--what", "head")[1] == "target has no head to train"
+    code, message, _ = specdec.refused("tune", "-p", "demo-hybrid", "--text", text, "--what", "draft")
+    assert message.endswith("hybrid is a head (mtp), and --what draft trains a draft model")
     for name, word in {"a b": "not a valid name", "demo": "names another pair", "qwen3-8b": "names another"}.items():
         assert word in specdec.refused("tune", "-p", "demo", "--text", text, "--out", name)[1]
     assert specdec.refused("tune", "--text", text, "--minutes", "0")[1] == "--minutes 0 is below 1"
@@ -72,7 +80,7 @@ def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pai
 @pytest.mark.slow
 def test_a_prediction_is_a_table_and_nothing_is_written(specdec, text, models):
     code, out, _ = specdec("tune", *models, "--text", text, "--predict-only")
-    assert code == 0 and not kept.tuned_folder().exists()
+    assert code == 0 and not tuned_folder().exists()
     assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == [
         "documents",
         "accepted",
@@ -89,7 +97,7 @@ def test_nothing_to_gain_is_a_normal_end(specdec, text, models, monkeypatch):
     monkeypatch.setattr(Measured, "nothing_to_gain", "it is always right")
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 0 and err.splitlines()[-1] == "nothing to gain: it is always right"
-    assert not kept.tuned_folder().exists()
+    assert not tuned_folder().exists()
 
 
 @pytest.mark.slow
@@ -97,7 +105,7 @@ def test_what_does_not_pay_is_deleted_with_its_reason(specdec, text, models, tra
     trained("acceptance fell on documents it never saw")
     code, out, err = specdec("tune", *models, "--text", text, "--write")
     assert code == 0 and err.splitlines()[-1] == "not kept: acceptance fell on documents it never saw"
-    assert "tokens a pass" in out and list(kept.tuned_folder().iterdir()) == [] and not user_file().exists()
+    assert "tokens a pass" in out and list(tuned_folder().iterdir()) == [] and not user_file().exists()
 
 
 @pytest.mark.slow
@@ -105,7 +113,7 @@ def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text
     trained("")
     for _ in range(2):
         assert specdec("tune", *models, "--text", text, "--write", "--out", "mine")[0] == 0
-    place = kept.tuned_folder() / "mine"
+    place = tuned_folder() / "mine"
     assert sorted(path.name for path in place.iterdir()) == ["adapter_config.json", "adapters.safetensors"]
     assert {path.stat().st_mode & 0o77 for path in [place, *place.iterdir()]} == {0}
     pair = load_registry(packaged_file(), user_file()).pairs["mine"]
@@ -122,7 +130,7 @@ def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text
 def test_without_write_it_names_the_option_that_uses_it(specdec, text, models, trained):
     trained("")
     _, _, err = specdec("tune", *models, "--text", text)
-    place = kept.tuned_folder() / "target-tuned"
+    place = tuned_folder() / "target-tuned"
     assert f"--draft-adapter {place} 'your prompt'" in err and place.is_dir() and not user_file().exists()
 
 
@@ -134,7 +142,7 @@ def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specd
     monkeypatch.setattr(Lesson, "save", full)
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "No space left on device\nhint: free some space first" in err
-    assert list(kept.tuned_folder().iterdir()) == []
+    assert list(tuned_folder().iterdir()) == []
     monkeypatch.setattr(training, "limit_bytes", lambda usable: 1_000_000)
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "; 1.0 MB are usable\nhint: specdec tune --predict-only" in err

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from specdec_cli.engine.training import Student
+from specdec_cli.engine.training import DraftStudent
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import load
@@ -39,4 +39,4 @@ def parts(pair):
 
 @pytest.fixture
 def student(spec):
-    return Student(resolve(spec).checkpoints[1], seed=0)
+    return DraftStudent(resolve(spec).checkpoints[1], seed=0)

@@ -57,7 +57,7 @@ def test_a_clear_gain_is_kept_and_a_loss_or_no_change_is_not():
 def test_a_gain_that_is_certain_and_small_is_not_kept():
     before = measured({f"{n}": stats(500 + n, 500, 1000 + n, 500) for n in range(20)})
     after = measured({f"{n}": stats(504 + n, 496, 1004 + n, 500) for n in range(20)})
-    assert judge(before, after).refusal == "tokens a pass rose by 0.4 %, and less than 2 % is not noticed"
+    assert judge(before, after).refusal == "0.4 % faster than before, and less than 2 % faster is not noticed"
 
 
 def test_chance_alone_is_kept_at_most_once_in_twenty():

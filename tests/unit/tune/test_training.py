@@ -11,13 +11,13 @@ import pytest
 
 from specdec_cli.engine import training as engine
 from specdec_cli.engine.load import load_network
-from specdec_cli.engine.training import Lesson, own_words
+from specdec_cli.engine.training import DraftStudent, Lesson, own_words
 from specdec_cli.pairs.files import resolve
 from specdec_cli.session.load import under_adapter
 from specdec_cli.tune import predict, training
 from specdec_cli.tune.documents import PIECE, SAID
 from specdec_cli.tune.figures import judge
-from specdec_cli.tune.predict import measure
+from specdec_cli.tune.predict import measure, pieces_of
 from specdec_cli.tune.training import Training, require_memory
 
 
@@ -32,7 +32,7 @@ def greedy(network, piece, tokens):
 def test_the_figures_of_a_prediction_are_those_of_a_direct_computation(pair, parts, few_pieces):
     """Rounds of 3 by hand, from what both networks say after every prefix of the target's own text."""
     target, draft = (part.network.module for part in (pair.first.target, pair.first.draft))
-    found = measure(pair.session(), parts.judged[:2], 3, 0, lambda *_: None)
+    found = measure(pair.session(), pieces_of(parts.judged[:2], 0), 3, lambda *_: None)
     near = rejected = 0
     for document in parts.judged[:2]:
         accepted = document_rejected = passes = 0
@@ -83,14 +83,20 @@ class Scripted:
     def __init__(self, losses, agreements):
         self._losses, self._agreements, self.saves = iter(losses), iter(agreements), 0
 
+    def rehearse(self, lesson):
+        pass
+
     def step(self, lesson, share):
         return next(self._losses)
 
-    def agreement(self, lesson):
+    def agreement(self, lessons):
         return next(self._agreements)
 
     def save(self, folder):
         self.saves += 1
+
+    def state(self):
+        return {"weights.a": mx.zeros(1)}
 
 
 @pytest.fixture
@@ -103,30 +109,65 @@ def short(monkeypatch):
 def test_a_loss_that_is_no_number_ends_it_with_what_it_knows(pair, parts, tmp_path, short, loss):
     student = Scripted([1.0, 1.0, 1.0, loss], [0.5, 0.6, 0.55])
     done = run(pair, student, tmp_path, parts)
-    assert (done.steps, done.best, student.saves) == (3, 2, 1)
-    assert done.ended == f"its loss was {loss} at step 4" and not list(tmp_path.iterdir())
+    assert (done.looks[-1].step, done.best, student.saves) == (3, 2, 1)
+    assert done.ended == f"its loss was {loss} at step 4"
 
 
 def test_it_ends_where_nothing_better_comes_and_where_it_is_interrupted(pair, parts, tmp_path, short):
     student = Scripted([1.0] * 99, [0.5, 0.6, *[0.6] * 99])
     done = run(pair, student, tmp_path, parts)
-    assert (done.steps, done.best, student.saves) == (26, 2, 1)
+    assert (done.looks[-1].step, done.best, student.saves) == (26, 2, 1)
     presses = iter([False] * 20 + [True] * 9)
-    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), tmp_path, parts, cancelled=lambda: next(presses))
+    other = tmp_path / "other"
+    other.mkdir()
+    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), other, parts, cancelled=lambda: next(presses))
     assert done.ended == "it was interrupted" and done.best == 0
 
 
 def test_the_minutes_hold_whatever_is_left(pair, parts, tmp_path, short):
-    now = iter(range(1000))
-    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), tmp_path, parts, seconds=20, clock=lambda: float(next(now)))
-    assert done.ended == "its time was over" and 0 < done.steps < 20
+    """A lesson, a step and a look take a second each: of 20 seconds 8 are for lessons."""
+    now, seen = iter(range(1000)), []
+    student = Scripted([1.0] * 99, [0.5 + at for at in range(99)])
+    done = run(pair, student, tmp_path, parts, seconds=20, report=seen.append, clock=lambda: float(next(now)))
+    assert done.ended == "its time was over" and (done.looks[-1].step, done.best) == (8, 8)
+    assert [one.of for one in seen if one.doing == "listening"] == [8] * 8 and {one.of for one in seen[8:]} == {8}
+
+
+class Killed(BaseException):
+    """In place of SIGKILL: nothing of the training runs after it."""
+
+
+@pytest.mark.parametrize("at", [1, 5, 8])
+def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, tmp_path, short, at):
+    """After so many steps, from the state of the look before; control: with another seed the end is another."""
+
+    def trained(name, seed=0, killed_at=None):
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        student, now, steps = DraftStudent(resolve(spec).checkpoints[1], seed), iter(range(1000)), iter(range(99))
+        step = student.step
+
+        def counted(lesson, share):
+            if next(steps) == killed_at:
+                raise Killed
+            return step(lesson, share)
+
+        student.step = counted
+        done = Training(pair, student, folder, 24, seed, clock=lambda: float(next(now))).run(parts)
+        return done, {name: value.tolist() for name, value in student.state().items()}
+
+    whole = trained("whole")
+    with pytest.raises(Killed):
+        trained("killed", killed_at=at)
+    assert trained("killed") == whole != trained("other", seed=1)
+    assert whole[0].looks[-1].step == 9
 
 
 def test_too_little_memory_is_refused_with_both_numbers(pair, monkeypatch):
-    require_memory(pair)
+    require_memory(pair, 1000)
     monkeypatch.setattr(training.device, "usable_bytes", lambda: 1_000_000)
     with pytest.raises(training.DoesNotFit, match=r"training .* needs .* MB; 920 kB are usable"):
-        require_memory(pair)
+        require_memory(pair, 1000)
 
 
 def test_an_adapter_says_in_the_pair_what_the_student_said(pair, spec, student, parts, tmp_path):
@@ -148,6 +189,7 @@ class Shuffled:
 
     def __init__(self, student):
         self._student, self._looks = student, 0
+        self.rehearse, self.state, self.save = student.rehearse, student.state, student.save
 
     def step(self, lesson, share):
         order = mx.array(np.random.default_rng(0).permutation(SAID))
@@ -156,9 +198,6 @@ class Shuffled:
     def agreement(self, lesson):
         self._looks += 1
         return float(self._looks)
-
-    def save(self, folder):
-        self._student.save(folder)
 
 
 @pytest.mark.slow
@@ -169,9 +208,10 @@ def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_ref
     monkeypatch.setattr(predict, "PIECES", 24)
     monkeypatch.setattr(engine, "RATE", 2e-3)
     now = iter(range(1000))  # a second for each lesson and each step
-    before = measure(pair.session(), parts.judged, 3, 0, lambda *_: None)
+    pieces = pieces_of(parts.judged, 0)
+    before = measure(pair.session(), pieces, 3, lambda *_: None)
     seconds, learner = (60, Shuffled(student)) if wrong else (140, student)
     done = run(pair, learner, tmp_path, parts, seconds, clock=lambda: float(next(now)))
-    tuned = under_adapter(pair, str(tmp_path))
-    found = judge(before, measure(tuned.session(tuned.first), parts.judged, 3, 0, lambda *_: None))
+    tuned = under_adapter(pair, str(tmp_path / training.BEST))
+    found = judge(before, measure(tuned.session(tuned.first), pieces, 3, lambda *_: None))
     assert done.best > 0 and found.refusal == ("acceptance fell on documents it never saw" if wrong else ""), found
