@@ -139,8 +139,8 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name:
     texts = [[one.name, one.ids] for one in (*parts.watched, *parts.trained)]
     identity = {"what": learner.what, "sha256": bound, "k": learner.k, "seed": seed, "minutes": minutes, "texts": texts}
     with awake(), kept.workplace(identity) as folder:
-        begun = " again, from where it was killed" if any(folder.iterdir()) else ""
-        say(f"training for {minutes} min at most{begun}; Ctrl-C ends it and keeps the best so far")
+        begun = "going on with a training that was killed" if any(folder.iterdir()) else "training"
+        say(f"{begun}, for {minutes} min at most; Ctrl-C ends it and keeps the best so far")
         with Interrupt() as interrupt, screen.tune_progress(sys.stderr) as report:
             done = Training(
                 learner.pair, learner.student(), folder, 60 * minutes, seed, report, interrupt.requested
@@ -178,7 +178,7 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name:
         place = kept.keep(folder / BEST, name, record)
     pair = learner.listed(place)
     if write:
-        note = f"{spec.pair.name}, its {learner.what} tuned on {len(parts.trained)} documents"
+        note = f"{spec.pair.name}, {learner.made} on {len(parts.trained)} documents"
         add_pair(user_file(), replace(pair, name=name, note=note))
         say(f"kept as the pair {name}: specdec run -p {name} 'your prompt'")
     elif learner.what == "draft" and spec.pair.source != "command line":

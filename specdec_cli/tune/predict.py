@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from math import inf
 from statistics import median
 
 from specdec_cli.bench import prompts as prompts_of
@@ -36,9 +37,11 @@ def pieces_of(documents: Sequence[Document], seed: int) -> dict[str, list[list[i
 
 
 def general_prompts(pair: LoadedPair) -> dict[str, list[list[int]]]:
-    """Bench's prompts: what a drafter that was tuned on other text may have forgotten."""
+    """Bench's prompts that the models can read: what a drafter that was tuned on other text may have forgotten."""
     prompts = [prompt for kind in prompts_of.KINDS for prompt in prompts_of.load([kind])[:GENERAL]]
-    return {str(one.id): [pair.message_tokens([{"role": "user", "content": one.text}])] for one in prompts}
+    found = {str(one.id): pair.message_tokens([{"role": "user", "content": one.text}]) for one in prompts}
+    longest = pair.context.tokens(Request()) or inf
+    return {name: [ids] for name, ids in found.items() if len(ids) + SAID < longest}
 
 
 def measure(

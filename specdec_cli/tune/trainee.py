@@ -26,6 +26,7 @@ class Trainee:
     """`spec` names the pair as it was asked for, `pair` has its weights."""
 
     what: str
+    made: str
     new = False
 
     def __init__(self, spec: PairSpec, pair: LoadedPair, k: int, seed: int) -> None:
@@ -64,6 +65,7 @@ class DraftTrainee(Trainee):
     """The pair's draft model under an adapter."""
 
     what = "draft"
+    made = "its draft tuned"
 
     def student(self) -> Student:
         base = replace(self.spec, pair=replace(self.spec.pair, draft_adapter=None))
@@ -90,6 +92,7 @@ class HeadTrainee(Trainee):
     """The head that the pair has."""
 
     what = "head"
+    made = "its head tuned"
 
     def student(self) -> Student:
         files = resolve(self.spec).head
@@ -105,6 +108,7 @@ class MedusaTrainee(Trainee):
     """New heads, K of them."""
 
     what = "medusa"
+    made = "Medusa heads trained"
     new = True
 
     def student(self) -> HeadStudent:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import errno
+import json
+import os
 import random
 import re
+import shutil
+import subprocess
+import sys
+import time
 
 import pytest
 
+from specdec_cli.core.errors import UsageError
+from specdec_cli.engine.heads import load_head
 from specdec_cli.engine.training import Lesson
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.tune import predict, training
 from specdec_cli.tune.figures import Judgement, Look, Measured, Trained
+from specdec_cli.tune.kept import workplace
 
 
 @pytest.fixture
@@ -36,12 +45,23 @@ def models(tiny_pair, monkeypatch):
     return "--target", target, "--draft", draft
 
 
+# A process that measures as little.
+SMALL = """
+from specdec_cli.cli.main import main
+from specdec_cli.tune import predict
+from specdec_cli.tune.figures import Measured
+from specdec_cli.tune.training import Training
+predict.PIECES, predict.SAID, Measured.nothing_to_gain, Training._steps = 4, 16, "", lambda *_: 60
+main()
+"""
+
+
 @pytest.fixture
 def trained(monkeypatch):
     """A training whose adapter is written at once, and the judgement that a test sets."""
 
     def run(self, parts):
-        (self._folder / training.BEST).mkdir()
+        (self._folder / training.BEST).mkdir(mode=0o700)
         self._student.save(self._folder / training.BEST)
         return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="its time was over")
 
@@ -114,7 +134,11 @@ def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text
     for _ in range(2):
         assert specdec("tune", *models, "--text", text, "--write", "--out", "mine")[0] == 0
     place = tuned_folder() / "mine"
-    assert sorted(path.name for path in place.iterdir()) == ["adapter_config.json", "adapters.safetensors"]
+    assert sorted(path.name for path in place.iterdir()) == [
+        "adapter_config.json",
+        "adapters.safetensors",
+        "tuned.json",
+    ]
     assert {path.stat().st_mode & 0o77 for path in [place, *place.iterdir()]} == {0}
     pair = load_registry(packaged_file(), user_file()).pairs["mine"]
     assert (pair.target, pair.draft, pair.draft_adapter) == (str(models[1]), str(models[3]), str(place))
@@ -146,3 +170,86 @@ def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specd
     monkeypatch.setattr(training, "limit_bytes", lambda usable: 1_000_000)
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "; 1.0 MB are usable\nhint: specdec tune --predict-only" in err
+
+
+@pytest.mark.slow
+def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specdec, text, models, trained, monkeypatch):
+    trained("")
+    monkeypatch.setattr(load_head, "FLOOR", -1.0)  # they have not learned anything
+    target = models[1]
+    code, out, err = specdec("tune", *models, "--text", text, "--what", "medusa", "--write", "--out", "heads")
+    assert code == 0 and "beside" in out and "kept as the pair heads" in err
+    place = tuned_folder() / "heads"
+    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors", "tuned.json"]
+    pair = load_registry(packaged_file(), user_file()).pairs["heads"]
+    assert (pair.target, pair.draft, pair.draft_adapter) == (str(target), str(place), None)
+    code, out, _ = specdec("run", "-p", "heads", "--raw", "-n", "8", "-k", "2", "--json", "x")
+    drafters = {json.loads(line).get("drafter") for line in out.splitlines() if '"round"' in line}
+    assert code == 0 and drafters == {"none", "medusa"}
+    assert "Medusa heads trained on 13 documents" in specdec("pairs")[1]
+    code, _, err = specdec("rm", "heads")
+    assert code == 2 and "the models that it was tuned on stay\nerror: there is no terminal to ask on: Delete" in err
+    code, _, err = specdec("rm", "heads", "--yes")
+    assert code == 0 and not place.exists() and "heads" not in load_registry(packaged_file(), user_file()).pairs
+    assert re.search(r"freed [\d.]+ kB\nheads was removed from", err)
+
+
+@pytest.mark.slow
+def test_what_was_tuned_is_refused_beside_other_weights(specdec, text, tiny_pair, models, trained, tmp_path):
+    trained("")
+    target = shutil.copytree(tiny_pair[0], tmp_path / "target")
+    named = "--target", target, "--draft", tiny_pair[1]
+    assert specdec("tune", *named, "--text", text, "--write", "--out", "mine")[0] == 0
+    weights = bytearray((target / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (target / "model.safetensors").write_bytes(weights)
+    code, message, hint = specdec.refused("run", "-p", "mine", "--raw", "x")
+    assert code == 4 and re.fullmatch(
+        r"mine was tuned for another target: sha256 \w{12}, and .*/target has \w{12}", message
+    )
+    assert hint == "specdec rm mine removes it; specdec tune makes another"
+    assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
+    assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
+    assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
+
+
+def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatch):
+    with workplace({"what": "draft"}) as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with pytest.raises(UsageError, match="the same training is under way"), workplace({"what": "draft"}):
+            pass
+        with workplace({"what": "head"}) as other:
+            assert other != folder
+    assert not folder.exists()
+    folder.mkdir()
+    (folder / "lesson-0.safetensors").touch()
+    with workplace({"what": "draft"}) as again:
+        assert again == folder and [path.name for path in again.iterdir()] == ["lesson-0.safetensors"]
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    with workplace({"what": "head"}):
+        assert not folder.exists()
+
+
+@pytest.mark.slow
+def test_a_training_that_is_killed_goes_on_to_the_same_end(specdec, text, models, tmp_path):
+    """By SIGKILL. The other one begins again with the first one's lessons and numbers, and is not killed."""
+    arguments = "tune", *models, "--text", text, "--what", "medusa", "--minutes", "1", "--out"
+    process = subprocess.Popen([sys.executable, "-c", SMALL, *map(str, arguments), "mine"], stderr=subprocess.DEVNULL)
+    while not (left := [*tuned_folder().glob(".training-*/state.safetensors")]):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    left = left[0].parent
+    twin = shutil.copytree(left, tmp_path / "twin")
+    (twin / "state.safetensors").unlink()
+    shutil.rmtree(twin / "best", ignore_errors=True)
+    ends = []
+    for begun in (left, twin):
+        if begun is twin:
+            shutil.move(twin, left)
+        code, out, err = specdec(*arguments, "mine")
+        assert code == 0 and "going on with a training that was killed" in err
+        ends.append([line for line in out.splitlines() if line.startswith(("loss", "agrees"))])
+    assert ends[0] == ends[1] and "60 steps on" in err
