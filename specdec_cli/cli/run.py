@@ -24,7 +24,15 @@ from specdec_cli.cli.load import (
     warn_of_unused_k,
     without_reason,
 )
-from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
+from specdec_cli.cli.options import (
+    AnswerOptions,
+    DisplayOptions,
+    HostOptions,
+    ModelOptions,
+    SamplingOptions,
+    ShapeOptions,
+)
+from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
@@ -52,6 +60,7 @@ def run(
     file: Path | None = None,
     preset: str | None = None,
     models: ModelOptions,
+    machines: HostOptions,
     answer: AnswerOptions,
     shape: ShapeOptions,
     predict: Path | None = None,
@@ -65,6 +74,7 @@ def run(
 
     The panel and the summary are on stderr. Without a prompt, on a terminal, it is `specdec chat`.
     """
+    take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
