@@ -39,6 +39,7 @@ from specdec_cli.cli.config import TYPES, use_config
 from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
+from specdec_cli.cli.several import on_one_machine
 from specdec_cli.cli.table import PREFIX, row_of, variables
 from specdec_cli.core.errors import NoPair, SpecdecError, UsageError
 from specdec_cli.core.request import nearest
@@ -121,6 +122,9 @@ def usage_error(error: TyperException) -> UsageError:
     if parameter is not None and (wrong := getattr(error.__cause__, "errors", None)):
         return _wrong_value(parameter, str(wrong()[0]["input"]), str(wrong()[0]["type"]), sys.argv)
     context = getattr(error, "ctx", None)
+    option = str(getattr(error, "option_name", ""))
+    if context is not None and option in ("--hosts", "--hostfile"):
+        return on_one_machine(context.info_name, option, sys.argv)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
     elif "Missing command" in message:

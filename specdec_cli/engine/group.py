@@ -20,7 +20,6 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.core.errors import Refused, SpecdecError, reason, untrusted
-from specdec_cli.core.format import count
 from specdec_cli.engine import device
 from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.system.link import TOLD_SECONDS, Link, link
@@ -45,10 +44,12 @@ def shard(network: nn.Module, name: str, ranks: Any) -> nn.Module:
         raise Refused(f"{name}: mlx-lm has no tensor parallelism for it, and {size} machines were named", ELSEWHERE)
     layers = [vars(module) for _, module in network.named_modules()]
     heads = {heads for layer in layers for key in HEADS if isinstance(heads := layer.get(key), int) and heads}
-    if wrong := sorted(number for number in heads if number % size):
-        fitting = [str(n) for n in range(2, gcd(*heads) + 1) if gcd(*heads) % n == 0]
-        hint = f"it runs on {' or '.join(['1', *fitting])}: name fewer, or use another target"
-        raise Refused(f"{name} has layers of {count(wrong[0], 'head')}, which {size} machines cannot share", hint)
+    if any(number % size for number in heads):
+        most = gcd(*heads)
+        fitting = " or ".join(str(n) for n in range(2, most + 1) if most % n == 0)
+        hint = f"it can be shared by {fitting}" if fitting else ELSEWHERE
+        counts = " and ".join(map(str, sorted(heads)))
+        raise Refused(f"{name} has {counts} heads a layer, which {size} machines cannot share", hint)
     with untrusted(lambda why: Refused(f"{name} cannot be shared by {size} machines: {why}", ELSEWHERE)):
         network.shard(ranks)
     if isinstance(ranks, Share):  # mlx builds a sum, which nobody evaluates, over its own groups alone

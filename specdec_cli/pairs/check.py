@@ -33,6 +33,7 @@ from specdec_cli.system import servers
 
 DEFAULT_CONTEXT = 4096
 HINTED_BITS = 8
+MORE = "name more machines, or use a smaller target"
 # Contexts are tried in steps of so many tokens, up to the longest.
 STEP = 256
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
@@ -55,21 +56,32 @@ def find_obstacles(files: PairFiles, kv_bits: int | None = None, machines: int =
         yield files.vocab.refusal(*(checkpoint.name for checkpoint in files.checkpoints))
 
 
-def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = None) -> PairVerdict:
+def judge(
+    files: PairFiles,
+    context_tokens: int | None,
+    kv_bits: int | None = None,
+    others: Sequence[tuple[str, int]] = (),
+) -> PairVerdict:
     """Answers the five questions about a pair: tokenizers, template and stops, caches, memory, expected gain.
+
+    `others` are further machines that share the target: their names, and the bytes that models may take there.
 
     Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
     quantized to `kv_bits`.
     """
     pair, head, tokenizer = files.pair, files.head, files.tokenizer
     networks = [empty_model(checkpoint, kv_bits) for checkpoint in files.checkpoints]
-    obstacles = [*find_obstacles(files, kv_bits)]
+    machines, tokens = 1 + len(others), context_tokens or DEFAULT_CONTEXT
+    obstacles = [*find_obstacles(files, kv_bits, machines)]
     weights = [model.weight_bytes for model in files.models]
-    memory = estimate(files.checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head, context_tokens or 0)
-    if not memory.fits:
-        obstacles.append(memory.obstacle())
+    machines = 1 if obstacles else machines
+    memory = estimate(files.checkpoints, weights, tokens, kv_bits, head, context_tokens or 0, machines=machines)
+    elsewhere = [(name, replace(memory, available_bytes=usable, servers=())) for name, usable in others]
+    for name, one in [("", memory), *elsewhere]:
+        if not one.fits:
+            obstacles.append(one.obstacle() if not name else DoesNotFit(f"{name}: {one.obstacle().message}", MORE))
     if obstacles and (alone := files.without_unasked_head):
-        verdict = judge(alone, context_tokens, kv_bits)  # as loading does: such a head is left alone
+        verdict = judge(alone, context_tokens, kv_bits, others)  # as loading does: such a head is left alone
         if not verdict.obstacles:
             return replace(verdict, warnings=(*verdict.warnings, f"no head drafts: {obstacles[0].message}"))
     sides = [Side(model.weight_bytes, model.checkpoint.config) for model in files.models]
@@ -89,6 +101,7 @@ def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = No
         advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
+        machines=tuple(elsewhere),
     )
 
 

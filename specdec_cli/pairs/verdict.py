@@ -19,6 +19,7 @@ class PairVerdict:
     """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not.
 
     `contexts` are (model, tokens it was made for, the fields that say so). `head` drafts where it is not None.
+    `machines` are the others that share the target, with what they need; `memory` is then this machine's.
     """
 
     pair: Pair
@@ -33,6 +34,7 @@ class PairVerdict:
     advice: tuple[str, ...]
     obstacles: tuple[SpecdecError, ...]
     head: HeadFiles | None = None
+    machines: tuple[tuple[str, MemoryEstimate], ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -62,6 +64,10 @@ class PairVerdict:
             "contexts": [{"name": name, "tokens": tokens, "stated_by": field} for name, tokens, field in self.contexts],
             "memory": {name: getattr(memory, name) for name in names}
             | {"models": models, "prefill_bytes": memory.prefill_bytes},
+            "machines": [
+                {"name": name} | {key: getattr(one, key) for key in ("peak_bytes", "limit_bytes", "fits")}
+                for name, one in self.machines
+            ],
             "break_even_tokens_per_round": self.break_even,
             "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, pair.expected_k),
             "warnings": list(self.warnings),
