@@ -93,11 +93,15 @@ def root(
     show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
     """Carries --version, and gives the config to all commands but those that help to mend it."""
+    if "MLX_RANK" in os.environ and context.invoked_subcommand in ON_ONE_MACHINE:
+        raise on_one_machine(context.invoked_subcommand, "MLX_RANK", ["MLX_RANK", os.environ["MLX_RANK"]])
     if context.invoked_subcommand not in ("config", "help"):
         with suppress(UsageError) if {"-h", "--help"} & set(sys.argv) else nullcontext():
             use_config(context)
 
 
+# What a launcher of several ranks starts in vain.
+ON_ONE_MACHINE = ("bench", "serve", "race", "tune")
 # With --json these write events, of which the last one is an error that ended them.
 STREAMS = ("run", "race")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -39,6 +40,7 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
 from specdec_cli.core.request import require_lookups
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.session.signals import Interrupt
+from specdec_cli.system.link import DESCRIPTOR
 from specdec_cli.system.machine import warning_of_load
 
 if TYPE_CHECKING:
@@ -133,7 +135,8 @@ def read_prompt(argument: str | None, file: Path | None = None, command: str = "
 
     Raises: UsageError if nothing is there, or if what is there cannot be read as UTF-8.
     """
-    watched = sys.stdin.isatty()
+    # mlx.launch gives each rank an input that never ends.
+    watched = sys.stdin.isatty() or (argument is not None and "MLX_RANK" in os.environ and DESCRIPTOR not in os.environ)
     if watched and argument is None and file is None:
         raise UsageError("there is no prompt", f"{command} 'Return the lines of a file.', or talk: specdec chat")
     piped = b"" if watched else sys.stdin.buffer.read()
