@@ -87,6 +87,8 @@ class Group:
         """The sum over all ranks [n], queued."""
         total = mx.distributed.all_sum(mx.array(list(values), mx.int32), group=self.ranks)
         device.queue(total)
+        if self._link:
+            self._link.met()
         return total
 
     def agree(self, values: Sequence[int]) -> list[int]:
@@ -105,12 +107,18 @@ class Group:
             self._link.wake()
         return json.loads(self.share())
 
+    def rest(self) -> None:
+        """It may take any time until all meet again."""
+        if self._link:
+            self._link.met(rests=True)
+
     def all(self, make: Callable[[], T]) -> T:
         """What `make` gives, once no rank has failed at it.
 
         Raises: SpecdecError on the rank that failed, and on rank 0; NotWanted on all others where rank 0 failed.
         """
         failure: SpecdecError | None = None
+        self.rest()
         try:
             made = make()
         except SpecdecError as error:
@@ -139,6 +147,7 @@ class Group:
             yield
         finally:
             self._leads = False
+            self.rest()
 
     def along(self, job: Any, steps: Iterator[T]) -> Iterator[T]:
         """`steps` to their end, as a job."""
@@ -172,15 +181,13 @@ def joined() -> Group | None:
     line = link()
     if line:
         line.wake()
-        line.meet(False)
+        line.meeting()
     try:
         group = Group(mx.distributed.init(strict=True, backend=backend()), line)
     except (RuntimeError, ValueError) as error:
         raise SpecdecError(f"the machines did not meet: {reason(error)}", "specdec help several-machines") from error
     own = json.dumps(device.versions() | {"computes on": device.backend()})
     theirs = group.share(own)
-    if line:
-        line.meet(True)
     if theirs != own:
         pairs = zip(json.loads(own).items(), json.loads(theirs).values(), strict=False)
         (name, here), there = next((mine, other) for mine, other in pairs if mine[1] != other)

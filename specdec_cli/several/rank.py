@@ -82,7 +82,8 @@ def main() -> None:
         os.chdir(header["folder"])
     try:
         with write_files(header["files"]) as paths:
-            os.environ.update(header["variables"] | paths | {DESCRIPTOR: "0"})
+            own = {"MLX_RANK": str(header["rank"]), DESCRIPTOR: "0"}
+            os.environ.update(header["variables"] | paths | own)
             from specdec_cli.engine.device import usable_bytes
             from specdec_cli.engine.group import joined
 

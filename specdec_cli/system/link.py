@@ -13,7 +13,7 @@ import time
 from functools import cache
 
 DESCRIPTOR = "_SPECDEC_LINK"
-WAKE, MET, BEAT = b"w", b"m", b"."
+WAKE, MET, REST, BEAT = b"w", b"m", b"r", b"."
 # A machine that was cut off hears no end, so that a rank gives up after so long without a beat, which come each second.
 SILENCE_SECONDS = 120.0
 # How long the ranks may take to meet: mlx waits for ever, and no other thread of Python runs meanwhile.
@@ -37,12 +37,17 @@ class Link:
         else:
             self._woken.acquire()
 
-    def meet(self, met: bool) -> None:
-        """Before the ranks meet, and once they have. What takes too long ends this rank, and at rank 0 its starter."""
+    def meeting(self) -> None:
+        """Before the ranks meet: what takes too long ends this one; of rank 0 its starter sees to that."""
         if not self._leads:
-            signal.alarm(0 if met else MEETING_SECONDS)
-        elif met:
-            os.write(self._descriptor, MET)
+            signal.alarm(MEETING_SECONDS)
+
+    def met(self, rests: bool = False) -> None:
+        """They have, now and then. `rests`: it may take any time until they do again."""
+        if self._leads:
+            os.write(self._descriptor, REST if rests else MET)
+        else:
+            signal.alarm(0)
 
     def _watch(self) -> None:
         while data := self._read():

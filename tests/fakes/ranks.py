@@ -15,6 +15,7 @@ from mlx_lm.utils import _get_classes
 from fakes.models import byte_tokenizer, write_tokenizer
 from specdec_cli.core.events import Finish, RoundDone
 from specdec_cli.engine import group as groups
+from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.session.load import load
 from specdec_cli.several import launch, rank
 from specdec_cli.several.hosts import read_hosts
@@ -105,7 +106,7 @@ def main(asked, told):
 if __name__ == "__main__":
     if sys.argv[1] == "specdec_cli.several.rank":  # this one listens to no plan, and drafts a token more or less
         groups.SharedDecisions.decide = lambda self, plan, drafters: (
-            self._read(*self._send(plan, drafters), drafters) and groups.replace(plan, k=max(plan.k - 1, 0))
+            self._read(*self._send(plan, drafters), drafters) and Plan(plan.drafter, max(plan.k - 1, 0))
         )
         rank.main()
     else:
