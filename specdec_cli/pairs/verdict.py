@@ -64,12 +64,13 @@ class PairVerdict:
             "contexts": [{"name": name, "tokens": tokens, "stated_by": field} for name, tokens, field in self.contexts],
             "memory": {name: getattr(memory, name) for name in names}
             | {"models": models, "prefill_bytes": memory.prefill_bytes},
-            "machines": [
-                {"name": name} | {key: getattr(one, key) for key in ("peak_bytes", "limit_bytes", "fits")}
-                for name, one in self.machines
-            ],
             "break_even_tokens_per_round": self.break_even,
             "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, pair.expected_k),
             "warnings": list(self.warnings),
             "advice": list(self.advice),
+            **({"machines": [{"name": name, **_sum(one)} for name, one in self.machines]} if self.machines else {}),
         }
+
+
+def _sum(memory: MemoryEstimate) -> dict[str, Any]:
+    return {name: getattr(memory, name) for name in ("peak_bytes", "limit_bytes", "fits")}

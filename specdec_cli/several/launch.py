@@ -72,7 +72,7 @@ class Machine:
     def end(self) -> None:
         """Return once it has ended."""
         self.close()
-        _end(self.process)
+        _end(self.process, OWN_WORDS_SECONDS)  # while it waits for others to meet, it hears nothing
         self.output.close()
         self._errors.close()
 
@@ -82,7 +82,7 @@ class Machine:
         if "error" in self.facts:
             return SpecdecError(f"{who}: {self.facts['error']}", str(self.facts["hint"]))
         self.close()
-        _end(self.process)
+        _end(self.process, OWN_WORDS_SECONDS)
         self._errors.seek(0)
         said = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines()]
         code, words = self.process.returncode, [line for line in said if line and not line.startswith("[")]
@@ -93,9 +93,9 @@ class Machine:
         return SpecdecError(f"{who} did not start: {why}", hint)
 
 
-def _end(process: Popen[bytes]) -> None:
+def _end(process: Popen[bytes], patience_seconds: float = ENDING_SECONDS) -> None:
     try:
-        process.wait(ENDING_SECONDS)
+        process.wait(patience_seconds)
     except TimeoutExpired:
         process.kill()
         process.wait()
