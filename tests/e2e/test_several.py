@@ -38,63 +38,69 @@ BROKEN_OFF = [
 ]
 
 
+ENDLESS = {"max_tokens": 60, "temperature": 0.0, "ignore_eos": True}
+
+
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
     root = tmp_path_factory.mktemp("shared")
     return {name: folders(root, name) for name in CONFIGS}
 
 
+@pytest.fixture(scope="module")
+def two(pairs, tmp_path_factory):
+    """What two ranks said, one case after another, and the cases."""
+    root = tmp_path_factory.mktemp("two")
+    made = model_folders("deepseek_v3", root)
+    headed = [{"prompt": "1 2 3 4 5 6", "options": GREEDY | {"k": k}} for k in (0, 3, "auto")]
+    cases = {name: {"pair": pair, "asks": ASKS + TURNS} for name, pair in pairs.items()}
+    cases["head"] = {"pair": {"target": made["target"], "draft": made["head"]}, "asks": headed}
+    cases["broken off"] = {"pair": pairs["qwen3"], "asks": [BROKEN_OFF[0], TURNS[0], BROKEN_OFF[1], *TURNS]}
+    for k in (0, 4):
+        ask = {"prompt": PROMPT, "options": ENDLESS | {"k": k}}
+        cases[f"K {k}"] = {"pair": pairs["qwen3"], "asks": [ask]}
+    code, found = together(2, list(cases.values()), root)
+    assert code == 0
+    return {name: (case, group) for (name, case), group in zip(cases.items(), found, strict=True)}
+
+
 def tokens(found):
     return [reply["tokens"] for reply in found]
 
 
-def test_two_ranks_say_what_one_process_says_at_every_k_and_by_every_rule(pairs, tmp_path):
-    cases = [{"pair": pair, "asks": ASKS + TURNS} for pair in pairs.values()]
-    code, found = together(2, cases, tmp_path)
-    assert code == 0
-    for case, group in zip(cases, found, strict=True):
-        assert tokens(group["replies"]) == tokens(answers(case))
+@pytest.mark.parametrize("name", [*CONFIGS, "head"])
+def test_two_ranks_say_what_one_process_says_at_every_k_and_by_every_rule(name, two):
+    case, group = two[name]
+    assert tokens(group["replies"]) == tokens(answers(case))
+    assert group["replies"][1]["drafted"]
 
 
-def test_a_head_drafts_for_a_shared_target(tmp_path):
-    made = model_folders("deepseek_v3", tmp_path)
-    asks = [{"prompt": "1 2 3 4 5 6", "options": GREEDY | {"k": k}} for k in (0, 3, "auto")]
-    case = {"pair": {"target": made["target"], "draft": made["head"]}, "asks": asks}
-    code, [found] = together(2, [case], tmp_path)
-    assert (code, tokens(found["replies"])) == (0, tokens(answers(case)))
-    assert found["replies"][1]["drafted"]
-
-
-def test_four_ranks_say_the_same(pairs, tmp_path):
-    asks = [{"prompt": "x", "options": {"max_tokens": 4, "temperature": 0.0, "k": k}} for k in (0, 2, "auto")]
-    cases = [{"pair": pair, "asks": asks[i : i + 1] + asks[2:]} for i, pair in enumerate(pairs.values())]
-    code, found = together(4, cases, tmp_path)
-    assert code == 0
-    assert [tokens(group["replies"]) for group in found] == [tokens(answers(case)) for case in cases]
-
-
-def test_an_answer_that_is_broken_off_leaves_the_ranks_in_step(pairs, tmp_path):
-    case = {"pair": pairs["qwen3"], "asks": [BROKEN_OFF[0], TURNS[0], BROKEN_OFF[1], *TURNS]}
-    _, [found] = together(2, [case], tmp_path)
-    alone = answers(case)
-    cancelled, left = found["replies"][0], found["replies"][2]
-    assert cancelled["reason"] == "interrupted"
-    for one, whole in ((cancelled, alone[0]), (left, alone[2])):
+def test_an_answer_that_is_broken_off_leaves_the_ranks_in_step(two):
+    case, found = two["broken off"]
+    alone, found = answers(case), found["replies"]
+    assert found[0]["reason"] == "interrupted"
+    for one, whole in ((found[0], alone[0]), (found[2], alone[2])):
         shorter = min(len(one["tokens"]), len(whole["tokens"]))
         assert shorter > 2
         assert one["tokens"][:shorter] == whole["tokens"][:shorter]
-    assert tokens(found["replies"][1:2] + found["replies"][3:]) == tokens(alone[1:2] + alone[3:])
+    assert tokens(found[1:2] + found[3:]) == tokens(alone[1:2] + alone[3:])
 
 
-def test_k_plus_one_rows_share_the_sums_of_a_pass(pairs, tmp_path):
+def test_k_plus_one_rows_share_the_sums_of_a_pass(two):
     """Two sums a layer and a pass, and one message a round; both are divided by what a round yields."""
-    options = {"max_tokens": 60, "temperature": 0.0, "ignore_eos": True}
-    cases = [{"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": options | {"k": k}}]} for k in (0, 4)]
-    _, (plain, drafted) = together(2, cases, tmp_path)
+    plain, drafted = two["K 0"][1], two["K 4"][1]
     for found in (plain, drafted):
         (reply,), beside = found["replies"], 75  # loading's and the prompt's, and measured steps
         assert 5 * reply["rounds"] <= found["sums"] <= 5 * reply["rounds"] + beside
     assert drafted["sums"] < 0.6 * plain["sums"]
+
+
+def test_four_ranks_say_the_same(pairs, tmp_path):
+    asks = [{"prompt": "x", "options": {"max_tokens": 3, "temperature": 0.0, "k": k}} for k in (0, 2, "auto")]
+    cases = [{"pair": pair, "asks": asks[i : i + 1] + asks[2:]} for i, pair in enumerate(pairs.values())]
+    code, found = together(4, cases, tmp_path)
+    assert code == 0
+    assert [tokens(group["replies"]) for group in found] == [tokens(answers(case)) for case in cases]
 
 
 def test_a_rank_that_chooses_its_own_k_is_found(pairs, tmp_path, monkeypatch):
