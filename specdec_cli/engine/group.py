@@ -23,6 +23,7 @@ from specdec_cli.core.errors import Refused, SpecdecError, reason, untrusted
 from specdec_cli.engine import device
 from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.system.link import TOLD_SECONDS, Link, link
+from specdec_cli.version import __version__
 
 T = TypeVar("T")
 # What layers of mlx-lm call their numbers of heads, of which each rank takes its share.
@@ -81,7 +82,7 @@ class Group:
     def __init__(self, ranks: mx.distributed.Group, link: Link | None = None) -> None:
         """Over `link`, before a job, rank 0 wakes the others, and they wait for that: an all-reduce waits busily."""
         self.ranks, self.rank, self.size = ranks, ranks.rank(), ranks.size()
-        self._link, self._leads = link, False
+        self._link, self._leads, self._broken = link, False, False
 
     def sum(self, values: Sequence[int]) -> mx.array:
         """The sum over all ranks [n], queued."""
@@ -135,16 +136,25 @@ class Group:
 
     @contextmanager
     def doing(self, job: Any) -> Iterator[None]:
-        """Rank 0 does `job` inside, and the others the same; what is done within it is a part of it."""
+        """Rank 0 does `job` inside, and the others the same; what is done within it is a part of it.
+
+        Raises: SpecdecError once the device failed in one, or a person broke it off.
+        """
         if self.rank or self._leads:
             yield
             return
+        if self._broken:
+            raise SpecdecError("the machines are out of step since something was broken off", "leave, and start again")
         if self._link:
             self._link.wake()
         self.share(json.dumps(job))
-        self._leads = True
+        self._leads = self._broken = True
         try:
             yield
+            self._broken = False
+        except (GeneratorExit, SpecdecError):  # all ranks came to this point
+            self._broken = False
+            raise
         finally:
             self._leads = False
             self.rest()
@@ -186,7 +196,7 @@ def joined() -> Group | None:
         group = Group(mx.distributed.init(strict=True, backend=backend()), line)
     except (RuntimeError, ValueError) as error:
         raise SpecdecError(f"the machines did not meet: {reason(error)}", "specdec help several-machines") from error
-    own = json.dumps(device.versions() | {"computes on": device.backend()})
+    own = json.dumps({"specdec": __version__, **device.versions(), "computes on": device.backend()})
     theirs = group.share(own)
     if theirs != own:
         pairs = zip(json.loads(own).items(), json.loads(theirs).values(), strict=False)

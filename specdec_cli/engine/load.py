@@ -48,6 +48,10 @@ def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None, machines: in
     """
     network = blank_network(checkpoint)
     if machines > 1:
+        if checkpoint.adapter:
+            raise Refused(
+                f"adapter {checkpoint.adapter} and {machines} machines were asked for", "fuse it: mlx_lm.fuse"
+            )
         network = shard(network, checkpoint.name, Share(machines))
     with untrusted(
         lambda reason: NotAvailable(

@@ -114,7 +114,7 @@ def _of_file(read: Any) -> Hosts:
 def _address(name: str) -> str:
     """Raises: UsageError for a name that nobody knows."""
     try:
-        return socket.gethostbyname(name)
+        return socket.gethostbyname(name.rpartition("@")[2])
     except (OSError, UnicodeError) as error:
         raise UsageError(
             f"no machine is called {name!r}: {reason(error)}", "for example: --hosts 10.0.0.1,10.0.0.2"

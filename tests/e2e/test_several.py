@@ -16,6 +16,8 @@ from fakes.ranks import CONFIGS, answers, folders, together
 from golden.models import model_folders
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.several import launch
+from specdec_cli.several.hosts import read_hosts
+from specdec_cli.version import __version__
 
 pytestmark = pytest.mark.slow
 PROMPT = "def f(x):\n    return x"
@@ -109,6 +111,15 @@ def test_a_rank_that_chooses_its_own_k_is_found(pairs, tmp_path, monkeypatch):
     case = {"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": GREEDY | {"k": "auto"}}, *ASKS[3:5]]}
     with pytest.raises(SpecdecError, match=r"different words|was lost|did not meet within 4 s"):
         together(2, [case], tmp_path, python=[sys.executable, ranks.__file__])
+
+
+def test_another_version_elsewhere_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAULT", "version")
+    monkeypatch.setattr(launch, "PYTHON", [sys.executable, ranks.__file__])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(ranks.__file__).parents[n]) for n in (1, 2)))
+    command = [sys.executable, "-m", "specdec_cli", "doctor", "--hosts", "as above"]
+    with pytest.raises(SpecdecError, match=f"specdec is 0.0.1 on rank 1, and {__version__} on rank 0"):
+        launch.launch(read_hosts("127.0.0.1,127.0.0.1", None), command)
 
 
 @pytest.fixture

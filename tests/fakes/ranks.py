@@ -104,7 +104,10 @@ def main(asked, told):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "specdec_cli.several.rank":  # this one listens to no plan, and drafts a token more or less
+    if os.environ.get("FAULT") == "version":
+        groups.__version__ = "0.0.1"
+        rank.main()
+    elif sys.argv[1] == "specdec_cli.several.rank":  # this one listens to no plan, and drafts a token more or less
         groups.SharedDecisions.decide = lambda self, plan, drafters: (
             self._read(*self._send(plan, drafters), drafters) and Plan(plan.drafter, max(plan.k - 1, 0))
         )
