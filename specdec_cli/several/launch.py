@@ -32,6 +32,8 @@ PYTHON = [sys.executable, "-m"]
 SSH = shlex.split("ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3")
 # What a machine may take to start Python and mlx. What is left to rank 0 to say why it ends, where it knows.
 START_SECONDS, OWN_WORDS_SECONDS = 40.0, 1.0
+# Between two presses of Ctrl-C that end the program (`session.signals`), and what rank 0 then has to end.
+TWICE_SECONDS, LEAVING_SECONDS = 1.0, 4.0
 # The longest pass, of a chunk of a prompt over Wi-Fi. A sum that never ends is given up (mlx#4475, mlx#3910).
 PASS_SECONDS = 300.0
 
@@ -60,7 +62,7 @@ class Machine:
     def hear(self) -> bool:
         """A line of what it says; False at its end."""
         line = self.output.readline()
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):
             self.facts |= json.loads(line)
         return bool(line)
 
@@ -152,11 +154,12 @@ def launch(hosts: Hosts, command: Sequence[str]) -> int:
         before = None
         with suppress(termios.error):
             before = termios.tcgetattr(0)
-        interrupted = signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C is for rank 0, which hears it as well
+        presses: list[float] = []  # of Ctrl-C, which rank 0 hears as well, unless it waits for another rank
+        interrupted = signal.signal(signal.SIGINT, lambda *_: presses.append(time.monotonic()))
         first = Popen(command, env=os.environ | variables | own, pass_fds=[theirs.fileno()])
         theirs.close()
         try:
-            return _watch(first, mine, machines)
+            return _watch(first, mine, machines, presses)
         finally:
             if first.poll() is None:
                 first.terminate()
@@ -167,8 +170,11 @@ def launch(hosts: Hosts, command: Sequence[str]) -> int:
             signal.signal(signal.SIGINT, interrupted)
 
 
-def _watch(first: Popen[bytes], line: socket.socket, machines: Sequence[Machine]) -> int:
-    """Until rank 0 ends. Raises: SpecdecError where another one does, or where they no longer meet."""
+def _watch(first: Popen[bytes], line: socket.socket, machines: Sequence[Machine], presses: Sequence[float]) -> int:
+    """Until rank 0 ends. Raises: SpecdecError where another one does, or where they no longer meet.
+
+    KeyboardInterrupt where two `presses` should have ended rank 0, and it hears nothing.
+    """
     deadline, patience = inf, float(MEETING_SECONDS)
     with selectors.DefaultSelector() as waiting:
         waiting.register(line, selectors.EVENT_READ)
@@ -186,6 +192,9 @@ def _watch(first: Popen[bytes], line: socket.socket, machines: Sequence[Machine]
                         machine.send(WAKE * data.count(WAKE))
                 else:
                     return _code(first)
+            twice = len(presses) > 1 and presses[-1] - presses[-2] <= TWICE_SECONDS
+            if twice and time.monotonic() > presses[-1] + LEAVING_SECONDS:
+                raise KeyboardInterrupt
             for machine in machines:
                 machine.send(BEAT)
     names = " and ".join(machine.host for machine in machines)
