@@ -182,8 +182,8 @@ FAULTS = (
     Fault(
         "H9 a verdict on memory without the draft",
         "session/load.py",
-        "memory_obstacle(files, reserve_tokens, kv_bits, notify)",
-        "memory_obstacle(replace(files, draft=None), reserve_tokens, kv_bits, notify)",
+        "memory_obstacle(files, reserve_tokens, kv_bits, notify, machines)",
+        "memory_obstacle(replace(files, draft=None), reserve_tokens, kv_bits, notify, machines)",
         "unit/session/test_load.py::test_a_draft_that_does_not_fit_beside_its_target_is_refused",
     ),
     Fault(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +12,8 @@ import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import load_session, specify
-from specdec_cli.cli.options import ModelOptions, ShapeOptions
+from specdec_cli.cli.options import HostOptions, ModelOptions, ShapeOptions
+from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import effective, parse_k
 from specdec_cli.system.machine import awake
@@ -23,6 +26,7 @@ app = typer.Typer()
 def audit(
     *,
     models: ModelOptions,
+    machines: HostOptions,
     k: str | None = None,
     max_tokens: int = 64,
     temp: float = 0.8,
@@ -38,6 +42,7 @@ def audit(
     Every answer is compared with mlx-lm's own. Then the same texts are read in passes of several rows, to measure what
     rounding can do to near-ties here.
     """
+    take_part(machines, models.kv_bits)
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
     from specdec_cli.ui import audit as screen
     from specdec_cli.ui import display, pairs
@@ -56,7 +61,9 @@ def audit(
 
     plan = AuditPlan(samples, ks or (spec.pair.expected_k,), spec.drafter, max_tokens, *asked)
     with awake(), display.counting(sys.stderr) as report:
-        result = run_audit(session, plan, report)
+        group = session.pair.group
+        with group.doing(["audit", asdict(plan)]) if group else nullcontext():
+            result = run_audit(session, plan, report)
     if json:
         pairs.print_json(sys.stdout, result.to_dict())
     else:

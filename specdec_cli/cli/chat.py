@@ -23,8 +23,16 @@ from specdec_cli.cli.load import (
     warn_of_unread,
     warn_of_unused_k,
 )
-from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
+from specdec_cli.cli.options import (
+    AnswerOptions,
+    DisplayOptions,
+    HostOptions,
+    ModelOptions,
+    SamplingOptions,
+    ShapeOptions,
+)
 from specdec_cli.cli.process import as_user_error
+from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
@@ -58,6 +66,7 @@ def chat(
     last: bool = False,
     preset: str | None = None,
     models: ModelOptions,
+    machines: HostOptions,
     answer: AnswerOptions = ANSWER,
     shape: ShapeOptions,
     save: Path | None = None,
@@ -69,6 +78,7 @@ def chat(
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
     """Talk over many turns; both models keep what they have read."""
+    take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")

@@ -15,7 +15,8 @@ from specdec_cli.cli.bench_options import parse_seconds
 from specdec_cli.cli.command import ask, grouped
 from specdec_cli.cli.export import require_writable, write_export
 from specdec_cli.cli.load import specify
-from specdec_cli.cli.options import ModelOptions, PairOptions
+from specdec_cli.cli.options import HostOptions, ModelOptions, PairOptions
+from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import UsageError
 from specdec_cli.system.machine import awake
 
@@ -51,6 +52,7 @@ def doctor(
     selftest: bool = False,
     json: bool = False,
     options: ReportOptions,
+    machines: HostOptions,
 ) -> None:
     """Chip, memory, versions, caches: what works here and what does not."""
     if json and not selftest:
@@ -63,10 +65,14 @@ def doctor(
     if selftest:
         _selftest(json)
         return
-    from specdec_cli.audit.doctor import diagnose
+    take_part(machines)
+    from specdec_cli.audit.doctor import diagnose, diagnose_group
+    from specdec_cli.engine.group import joined
     from specdec_cli.ui.display import print_columns
 
     print_columns(sys.stdout, [(f"{'✓' if well else '✗'} {name}", *found) for well, name, *found in diagnose()])
+    if (group := joined()) is not None:
+        print_columns(sys.stdout, diagnose_group(group))
 
 
 def _selftest(json: bool) -> None:

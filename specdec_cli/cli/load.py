@@ -174,6 +174,7 @@ def load_session(
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
     with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as tell:
+        from specdec_cli.engine.group import joined
         from specdec_cli.session.cost_file import cost_file
         from specdec_cli.session.load import load
 
@@ -184,6 +185,7 @@ def load_session(
             costs=cost_file() if remember_costs else None,
             tell=tell,
             request=request,
+            group=joined(),
         ).session()
 
 

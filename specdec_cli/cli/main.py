@@ -39,6 +39,7 @@ from specdec_cli.cli.config import TYPES, use_config
 from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
+from specdec_cli.cli.several import on_one_machine
 from specdec_cli.cli.table import PREFIX, row_of, variables
 from specdec_cli.core.errors import NoPair, SpecdecError, UsageError
 from specdec_cli.core.request import nearest
@@ -92,11 +93,15 @@ def root(
     show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
     """Carries --version, and gives the config to all commands but those that help to mend it."""
+    if "MLX_RANK" in os.environ and context.invoked_subcommand in ON_ONE_MACHINE:
+        raise on_one_machine(context.invoked_subcommand, "MLX_RANK", ["MLX_RANK", os.environ["MLX_RANK"]])
     if context.invoked_subcommand not in ("config", "help"):
         with suppress(UsageError) if {"-h", "--help"} & set(sys.argv) else nullcontext():
             use_config(context)
 
 
+# What a launcher of several ranks starts in vain.
+ON_ONE_MACHINE = ("bench", "serve", "race", "tune")
 # With --json these write events, of which the last one is an error that ended them.
 STREAMS = ("run", "race")
 
@@ -121,6 +126,9 @@ def usage_error(error: TyperException) -> UsageError:
     if parameter is not None and (wrong := getattr(error.__cause__, "errors", None)):
         return _wrong_value(parameter, str(wrong()[0]["input"]), str(wrong()[0]["type"]), sys.argv)
     context = getattr(error, "ctx", None)
+    option = str(getattr(error, "option_name", ""))
+    if context is not None and option in ("--hosts", "--hostfile"):
+        return on_one_machine(context.info_name, option, sys.argv)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
     elif "Missing command" in message:

@@ -65,6 +65,14 @@ class ModelOptions(PairOptions):
 
 
 @dataclass(frozen=True, slots=True)
+class HostOptions:
+    """The machines that share the target, if there are several."""
+
+    hosts: str | None = None
+    hostfile: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerOptions:
     """How far an answer is drafted, where it ends, and what is said before it."""
 

@@ -14,7 +14,8 @@ import typer
 
 from specdec_cli.cli.command import ask, grouped, require_answer
 from specdec_cli.cli.load import choose_named, draft_name
-from specdec_cli.cli.options import NameOptions, PairOptions
+from specdec_cli.cli.options import HostOptions, NameOptions, PairOptions
+from specdec_cli.cli.several import machine_bytes
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
@@ -230,6 +231,7 @@ def check(
     models: PairOptions,
     max_context: int | None = None,
     kv_bits: int | None = None,
+    machines: HostOptions,
     json: bool = False,
     offline: bool = False,
 ) -> None:
@@ -246,7 +248,8 @@ def check(
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in catalog.partly_here(spec.pair.models):
         raise problem
-    found = judge(files.resolve(PairSpec.of(spec.pair), "headers", offline=offline), max_context, kv_bits)
+    others = machine_bytes(machines, kv_bits)
+    found = judge(files.resolve(PairSpec.of(spec.pair), "headers", offline=offline), max_context, kv_bits, others)
     if spec.reason:
         say(spec.reason)
     if json:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TextIO
 
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, reason
+from specdec_cli.system.link import DESCRIPTOR
 
 
 def prepare_streams() -> None:
@@ -21,6 +22,9 @@ def prepare_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    if DESCRIPTOR in os.environ:  # where a rank is lost, mlx writes a dozen lines of its own
+        sys.stderr = os.fdopen(os.dup(2), "w", encoding=sys.stderr.encoding, buffering=1)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")

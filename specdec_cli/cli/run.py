@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -24,13 +25,22 @@ from specdec_cli.cli.load import (
     warn_of_unused_k,
     without_reason,
 )
-from specdec_cli.cli.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions, ShapeOptions
+from specdec_cli.cli.options import (
+    AnswerOptions,
+    DisplayOptions,
+    HostOptions,
+    ModelOptions,
+    SamplingOptions,
+    ShapeOptions,
+)
+from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
 from specdec_cli.core.request import require_lookups
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.session.signals import Interrupt
+from specdec_cli.system.link import DESCRIPTOR
 from specdec_cli.system.machine import warning_of_load
 
 if TYPE_CHECKING:
@@ -52,6 +62,7 @@ def run(
     file: Path | None = None,
     preset: str | None = None,
     models: ModelOptions,
+    machines: HostOptions,
     answer: AnswerOptions,
     shape: ShapeOptions,
     predict: Path | None = None,
@@ -65,6 +76,7 @@ def run(
 
     The panel and the summary are on stderr. Without a prompt, on a terminal, it is `specdec chat`.
     """
+    take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
@@ -123,7 +135,8 @@ def read_prompt(argument: str | None, file: Path | None = None, command: str = "
 
     Raises: UsageError if nothing is there, or if what is there cannot be read as UTF-8.
     """
-    watched = sys.stdin.isatty()
+    # mlx.launch gives each rank an input that never ends.
+    watched = sys.stdin.isatty() or (argument is not None and "MLX_RANK" in os.environ and DESCRIPTOR not in os.environ)
     if watched and argument is None and file is None:
         raise UsageError("there is no prompt", f"{command} 'Return the lines of a file.', or talk: specdec chat")
     piped = b"" if watched else sys.stdin.buffer.read()

@@ -14,12 +14,14 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import isfinite
+from time import sleep
 from typing import Protocol
 
 import mlx.core as mx
 
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, reason
 from specdec_cli.engine import device
+from specdec_cli.system.link import TOLD_SECONDS
 from specdec_cli.system.machine import temporary_folder
 
 OUT_OF_MEMORY = (
@@ -32,6 +34,7 @@ OUT_OF_MEMORY = (
 )
 # mlx's CPU compiler writes libraries into the temporary folder and loads them from there.
 COMPILING = ("temp_directory_path", "filesystem error", "[Compile::eval_cpu]", "C++ shared library")
+LOST = ("[ring]", "[jaccl]")
 OTHER = ("Impacting Interactivity", "Caused GPU", "[METAL]", "[metal::", "[cuda]", "CUDA")
 SMALLER = "these take less: --kv-bits 8, a shorter --max-context, or -k 0 without a draft (in a chat: /k 0)"
 
@@ -82,6 +85,9 @@ def device_failure(error: RuntimeError | MemoryError) -> SpecdecError | None:
                 f"mlx cannot compile in the temporary folder {folder or '(empty name)'}: {problem}",
                 "name a folder that can be written and run from: TMPDIR=FOLDER, then the same command",
             )
+    if any(mark in str(error) for mark in LOST):
+        sleep(TOLD_SECONDS)  # whoever started the ranks ends this one, and says which was lost
+        return SpecdecError(f"another machine was lost: {said}", "start again: specdec help several-machines")
     if any(mark in str(error) for mark in OTHER):
         return SpecdecError(
             f"the device failed: {said}", "try again, or with -k 0; specdec doctor --selftest checks the device"

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from specdec_cli.core.errors import NotAvailable, Refused, reason, untrusted
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
+from specdec_cli.engine.group import Group, Share, shard
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.models.checkpoint import Checkpoint
 
@@ -38,13 +39,20 @@ def unverifiable(checkpoint: Checkpoint) -> Refused | None:
     return None
 
 
-def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
+def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None, machines: int = 1) -> CachedModel:
     """The architecture ready to run, without weights of its own: for its shapes, its caches and its refusals.
 
+    Of several `machines`, the share of one.
     Raises: NotAvailable if the installed mlx-lm has no such architecture or none for this device, Refused for caches
     that cannot be rolled back or quantized.
     """
     network = blank_network(checkpoint)
+    if machines > 1:
+        if checkpoint.adapter:
+            raise Refused(
+                f"adapter {checkpoint.adapter} and {machines} machines were asked for", "fuse it: mlx_lm.fuse"
+            )
+        network = shard(network, checkpoint.name, Share(machines))
     with untrusted(
         lambda reason: NotAvailable(
             f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
@@ -69,29 +77,29 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
         return model_class(args_class.from_dict(dict(checkpoint.config)))
 
 
-def load(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
-    """The checkpoint's network, evaluated, with empty caches.
+def load(checkpoint: Checkpoint, kv_bits: int | None = None, group: Group | None = None) -> CachedModel:
+    """The checkpoint's network, evaluated, with empty caches; in a `group` the share of this rank.
 
     Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized;
     DoesNotFit where the device has no memory for the weights.
     """
-    network = load_network(checkpoint)
+    network = load_network(checkpoint, group)
     return CachedModel(
         network,
         checkpoint.name,
         checkpoint.context_limit,
         kv_bits,
-        lambda: _lazy_network(checkpoint).parameters(),
+        lambda: _lazy_network(checkpoint, group).parameters(),
         checkpoint.recent,
     )
 
 
-def load_network(checkpoint: Checkpoint) -> nn.Module:
+def load_network(checkpoint: Checkpoint, group: Group | None = None) -> nn.Module:
     """The network with its weights in memory.
 
     A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits.
     """
-    network = _lazy_network(checkpoint)
+    network = _lazy_network(checkpoint, group)
     try:
         device.read_weights(network)
     except RuntimeError as error:
@@ -99,7 +107,7 @@ def load_network(checkpoint: Checkpoint) -> nn.Module:
     return network
 
 
-def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
+def _lazy_network(checkpoint: Checkpoint, group: Group | None = None) -> nn.Module:
     """The network, whose weights are read from disk when they are first needed."""
     for path in checkpoint.weights:
         try:
@@ -116,7 +124,8 @@ def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
             network = load_adapters(network, str(checkpoint.adapter))
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
-    return _fused(network)
+    network = _fused(network)
+    return network if group is None else shard(network, checkpoint.name, group.ranks)
 
 
 def _fused(network: nn.Module) -> nn.Module:

@@ -33,20 +33,21 @@ from specdec_cli.system import servers
 
 DEFAULT_CONTEXT = 4096
 HINTED_BITS = 8
+MORE = "name more machines, or use a smaller target"
 # Contexts are tried in steps of so many tokens, up to the longest.
 STEP = 256
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
-def find_obstacles(files: PairFiles, kv_bits: int | None = None) -> Iterator[SpecdecError]:
-    """What keeps a pair from drafting, but for the memory.
+def find_obstacles(files: PairFiles, kv_bits: int | None = None, machines: int = 1) -> Iterator[SpecdecError]:
+    """What keeps a pair from drafting, but for the memory; of several `machines` each has a share of the target.
 
     Raises: NotAvailable for an architecture or a tokenizer that cannot be read, Refused for caches that cannot be
-    quantized to `kv_bits`.
+    quantized to `kv_bits`, and for a target that cannot be shared.
     """
     drafts, target = DRAFTERS[files.spec.drafter].drafts, files.target.checkpoint
     for checkpoint in files.checkpoints:
-        empty_model(checkpoint, kv_bits)
+        empty_model(checkpoint, kv_bits, machines if checkpoint is target else 1)
         if drafts and (refusal := unverifiable(checkpoint)):
             yield refusal
     if files.head and (refusal := files.head.of_other_size(target.whole("hidden_size", 0))):
@@ -55,21 +56,32 @@ def find_obstacles(files: PairFiles, kv_bits: int | None = None) -> Iterator[Spe
         yield files.vocab.refusal(*(checkpoint.name for checkpoint in files.checkpoints))
 
 
-def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = None) -> PairVerdict:
+def judge(
+    files: PairFiles,
+    context_tokens: int | None,
+    kv_bits: int | None = None,
+    others: Sequence[tuple[str, int]] = (),
+) -> PairVerdict:
     """Answers the five questions about a pair: tokenizers, template and stops, caches, memory, expected gain.
+
+    `others` are further machines that share the target: their names, and the bytes that models may take there.
 
     Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
     quantized to `kv_bits`.
     """
     pair, head, tokenizer = files.pair, files.head, files.tokenizer
     networks = [empty_model(checkpoint, kv_bits) for checkpoint in files.checkpoints]
-    obstacles = [*find_obstacles(files, kv_bits)]
+    machines, tokens = 1 + len(others), context_tokens or DEFAULT_CONTEXT
+    obstacles = [*find_obstacles(files, kv_bits, machines)]
     weights = [model.weight_bytes for model in files.models]
-    memory = estimate(files.checkpoints, weights, context_tokens or DEFAULT_CONTEXT, kv_bits, head, context_tokens or 0)
-    if not memory.fits:
-        obstacles.append(memory.obstacle())
+    machines = 1 if obstacles else machines
+    memory = estimate(files.checkpoints, weights, tokens, kv_bits, head, context_tokens or 0, machines=machines)
+    elsewhere = [(name, replace(memory, available_bytes=usable, servers=())) for name, usable in others]
+    for name, one in [("", memory), *elsewhere]:
+        if not one.fits:
+            obstacles.append(one.obstacle() if not name else DoesNotFit(f"{name}: {one.obstacle().message}", MORE))
     if obstacles and (alone := files.without_unasked_head):
-        verdict = judge(alone, context_tokens, kv_bits)  # as loading does: such a head is left alone
+        verdict = judge(alone, context_tokens, kv_bits, others)  # as loading does: such a head is left alone
         if not verdict.obstacles:
             return replace(verdict, warnings=(*verdict.warnings, f"no head drafts: {obstacles[0].message}"))
     sides = [Side(model.weight_bytes, model.checkpoint.config) for model in files.models]
@@ -89,6 +101,7 @@ def judge(files: PairFiles, context_tokens: int | None, kv_bits: int | None = No
         advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
+        machines=tuple(elsewhere),
     )
 
 
@@ -245,11 +258,13 @@ def estimate(
     head: HeadFiles | None = None,
     asked: int = 0,
     search: bool = True,
+    machines: int = 1,
 ) -> MemoryEstimate:
     """All models of a pair, their weights taking `weight_bytes`, and its head, against what this device may use.
 
     Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint. `search`: the
-    longest context that fits is wanted also where they do. One `asked` for may be longer than they were made for.
+    longest context that fits is wanted also where they do. One `asked` for may be longer than they were made for. Of
+    several `machines` it is one's: a share of the target, and all else.
     Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
     """
     usable_bytes, beside = device.usable_bytes(), servers.others()
@@ -265,13 +280,18 @@ def estimate(
     # What the model with the shortest context was made for.
     longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)
     longest = max(longest, min(asked, LONGEST))
-    models, context = [empty_model(checkpoint, kv_bits) for checkpoint in checkpoints], min(context_tokens, longest)
+    shares = [machines, 1]
+    models = [empty_model(checkpoint, kv_bits, n) for checkpoint, n in zip(checkpoints, shares, strict=False)]
+    if machines > 1:  # embeddings and norms are on each of them
+        whole = empty_model(checkpoints[0]).weight_bytes
+        weight_bytes = [weight_bytes[0] * models[0].weight_bytes // whole, *weight_bytes[1:]]
+    context = min(context_tokens, longest)
     found = at(context, models)
     if search or not found.fits:
         steps = range(STEP, longest + 1, STEP)
         fitting = bisect_left(steps, True, key=lambda tokens: not at(tokens, models).fits)
         found = replace(found, largest_context=longest if fitting == len(steps) else fitting * STEP)
-    if not found.fits and kv_bits is None:
+    if not found.fits and kv_bits is None and machines == 1:
         with suppress(Refused):
             quantized = [empty_model(checkpoint, HINTED_BITS) for checkpoint in checkpoints]
             found = replace(found, fits_with_kv_bits=HINTED_BITS if at(context, quantized).fits else None)
@@ -286,7 +306,7 @@ def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
 
 
 def memory_obstacle(
-    files: PairFiles, context_tokens: int, kv_bits: int | None = None, notify: Notify = unheard
+    files: PairFiles, context_tokens: int, kv_bits: int | None = None, notify: Notify = unheard, machines: int = 1
 ) -> DoesNotFit | None:
     """The refusal of a pair that does not fit, with the numbers and what would fit.
 
@@ -297,7 +317,8 @@ def memory_obstacle(
     # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
     if weights * 10 < device.usable_bytes() and context_tokens < 8192:
         return None
-    found = estimate(checkpoints, [c.loaded_bytes for c in checkpoints], context_tokens, kv_bits, head, search=False)
+    sizes = [c.loaded_bytes for c in checkpoints]
+    found = estimate(checkpoints, sizes, context_tokens, kv_bits, head, search=False, machines=machines)
     if found.fits and found.warning:
         notify(found.warning)
     return None if found.fits else found.obstacle()

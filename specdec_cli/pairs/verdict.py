@@ -18,6 +18,7 @@ class PairVerdict:
     """The findings on a pair. `obstacles` forbid it, the worst first; `advice` and `warnings` do not.
 
     `contexts` are (model, tokens it was made for, the fields that say so). `head` drafts where it is not None.
+    `machines` are the others that share the target, with what they need; `memory` is then this machine's.
     """
 
     pair: Pair
@@ -32,6 +33,7 @@ class PairVerdict:
     advice: tuple[str, ...]
     obstacles: tuple[SpecdecError, ...]
     head: HeadFiles | None = None
+    machines: tuple[tuple[str, MemoryEstimate], ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -65,4 +67,9 @@ class PairVerdict:
             "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, pair.expected_k),
             "warnings": list(self.warnings),
             "advice": list(self.advice),
+            **({"machines": [{"name": name, **_sum(one)} for name, one in self.machines]} if self.machines else {}),
         }
+
+
+def _sum(memory: MemoryEstimate) -> dict[str, Any]:
+    return {name: getattr(memory, name) for name in ("peak_bytes", "limit_bytes", "fits")}

@@ -20,6 +20,7 @@ from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
+from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning import chips
@@ -67,6 +68,7 @@ class DraftController:
         max_tokens: int,
         predicted: Sequence[int] = (),
         constraint: TokenMask | None = None,
+        decisions: Decisions | None = None,
     ) -> Drafters:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self.draft if kind.by_network else None
@@ -75,7 +77,7 @@ class DraftController:
         text = SuffixAutomaton(prompt, predicted) if kind.looks_up else None
         lookup = LookupDrafter(text, self._lookups) if text is not None else None
         history = self._history(kind, draft, prompt, max_tokens) if k == "auto" else None
-        return Drafters(drafter, k, lookup, constraint, history)
+        return Drafters(drafter, k, lookup, constraint, history, decisions)
 
     def prompt_was_read(self, tokens: int, seconds: float) -> None:
         """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from specdec_cli.core.errors import NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.core.format import size
@@ -15,6 +15,7 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, effective_ru
 from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.engine import device
 from specdec_cli.engine.device import bound_memory
+from specdec_cli.engine.group import Group
 from specdec_cli.engine.heads.cached_head import CachedHead, Head, output_head_for
 from specdec_cli.engine.heads.load_head import load_agreeing, own_texts
 from specdec_cli.engine.load import load as load_weights
@@ -33,28 +34,30 @@ from specdec_cli.session.slot import Slot
 from specdec_cli.system import blas
 
 
-def usable(files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify) -> PairFiles:
+def usable(
+    files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify, machines: int = 1
+) -> PairFiles:
     """`files`, less a head that cannot draft here and that nobody asked for.
 
     Raises: NotAvailable, Refused, DoesNotFit for what keeps the pair from running.
     """
-    error = _first_obstacle(files, reserve_tokens, kv_bits, notify)
+    error = _first_obstacle(files, reserve_tokens, kv_bits, notify, machines)
     if error is None:
         return files
     alone = files.without_unasked_head
-    if alone is None or _first_obstacle(alone, reserve_tokens, kv_bits, notify):
+    if alone is None or _first_obstacle(alone, reserve_tokens, kv_bits, notify, machines):
         raise error
     notify_without_head(notify, error)
     return alone
 
 
 def _first_obstacle(
-    files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify
+    files: PairFiles, reserve_tokens: int | None, kv_bits: int | None, notify: Notify, machines: int
 ) -> SpecdecError | None:
-    refusal = next(find_obstacles(files, kv_bits), None)
+    refusal = next(find_obstacles(files, kv_bits, machines), None)
     if refusal is not None or reserve_tokens is None:
         return refusal
-    return memory_obstacle(files, reserve_tokens, kv_bits, notify)
+    return memory_obstacle(files, reserve_tokens, kv_bits, notify, machines)
 
 
 def notify_without_head(notify: Notify, error: SpecdecError) -> None:
@@ -99,6 +102,7 @@ def load(
     tell: Notify = unheard,
     clock: Clock = time.perf_counter,
     request: Request | None = None,
+    group: Group | None = None,
 ) -> LoadedPair:
     """Load a pair: by name, as a Pair, or `target` and `draft` by Hub id or folder; without any, the default pair.
 
@@ -106,7 +110,8 @@ def load(
     both. Of a context the draft reads the last `draft_context` tokens, or `full`; None: as the pair says. `costs`
     remembers costs from run to run. `tell` hears of a head that does not draft. With `reserve_tokens` the pair is
     refused if it does not fit with caches that long.
-    The kernels of `request`, or of one by the target's defaults, are compiled beside the reading.
+    The kernels of `request`, or of one by the target's defaults, are compiled beside the reading. The ranks of a
+    `group` share the target, and each has the draft.
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
     if drafter is not None and drafter not in tuple(DRAFTERS):
@@ -125,7 +130,14 @@ def load(
         spec = choose(pair, target, draft, here=drafter != NONE.name)
     spec = replace(spec, drafter=drafter or spec.drafter).reading(draft_context)
     require_valid_pair(spec.pair)
-    return load_files(resolve(spec, notify=tell), reserve_tokens, kv_bits, costs, tell, clock, request)
+
+    def read() -> LoadedPair:
+        return load_files(resolve(spec, notify=tell), reserve_tokens, kv_bits, costs, tell, clock, request, group)
+
+    if group is None:
+        return read()
+    with group.doing(["load", asdict(spec), asdict(request), reserve_tokens]):
+        return group.all(read)
 
 
 def load_files(
@@ -136,11 +148,12 @@ def load_files(
     notify: Notify,
     clock: Clock,
     request: Request,
+    group: Group | None = None,
 ) -> LoadedPair:
     """The pair in `files`; the arguments are those of `load`. Raises: NotAvailable, Refused, DoesNotFit."""
     with compiling(rehearsal(files, request), notify):
-        files = usable(files, reserve_tokens, kv_bits, notify)
-        loaded = _load_models(files, kv_bits, costs, clock)
+        files = usable(files, reserve_tokens, kv_bits, notify, group.size if group else 1)
+        loaded = _load_models(files, kv_bits, costs, clock, group)
     if isinstance(files.draft, DraftHead):
         try:
             loaded = with_head(loaded, files.draft.head)
@@ -201,12 +214,14 @@ def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:
     return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, head))
 
 
-def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock) -> LoadedPair:
+def _load_models(
+    files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock, group: Group | None
+) -> LoadedPair:
     """The pair with its models, but without a head as draft."""
     pair, target, *drafts = files.spec.pair, *files.checkpoints
     bound_memory()
     device.wire(0)
-    loaded = load_weights(target, kv_bits)
+    loaded = load_weights(target, kv_bits, group)
     blas.fit_threads(loaded.weight_bytes)
     began = clock()
     slot = Slot(loaded, load_weights(drafts[0], kv_bits) if drafts else None)
@@ -214,6 +229,7 @@ def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None,
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     models += "".join(f" adapter {one}" for one in (pair.target_adapter, pair.draft_adapter) if one)
     where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}"
+    where += f", {group.size} machines" if group else ""
     return LoadedPair(
         pair=pair,
         names=(target.name, drafts[0].name if drafts else None),
@@ -224,4 +240,5 @@ def _load_models(files: PairFiles, kv_bits: int | None, costs: CostStore | None,
         identity=f"{models} · kv {kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if drafts else 0.0,
+        group=group,
     )

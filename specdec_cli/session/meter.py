@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.speedup import CostMemo, Meter
+from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.planning.policy import coming_tokens
@@ -62,23 +63,29 @@ class GainMeter:
             self._refresh()
         return self.gain
 
-    def measure(self) -> None:
+    def measure(self, decisions: Decisions) -> None:
         """A plain step after a drafted round, if it is time for one and it is within the budget."""
-        rounds = self.meter.rounds
-        if not self._drafted or not self.meter.comparable or self.left <= STEPS + 1 or rounds < self._next_at:
-            return
-        self._next_at = rounds + max(APART_ROUNDS, rounds * REFRESHED)
-        tokens = self.meter.tokens
-        likely = tokens + coming_tokens(self.left, tokens)
-        budget_seconds = MEASURED_SHARE * likely * self.meter.seconds / tokens
-        if self.seconds + (WAKING_STEPS + STEPS) * self.meter.step_seconds <= budget_seconds:
+        if decisions.measures(self._due) and self._measurable:
             began = self.outer_clock()
             self._measure(STEPS)
             self.seconds += self.outer_clock() - began
 
-    def finish(self, complete: bool) -> Gain | None:
+    @property
+    def _measurable(self) -> bool:
+        return self._drafted and self.left > STEPS + 1
+
+    def _due(self) -> bool:
+        rounds, tokens = self.meter.rounds, self.meter.tokens
+        if not self._measurable or not self.meter.comparable or rounds < self._next_at:
+            return False
+        self._next_at = rounds + max(APART_ROUNDS, rounds * REFRESHED)
+        likely = tokens + coming_tokens(self.left, tokens)
+        budget_seconds = MEASURED_SHARE * likely * self.meter.seconds / tokens
+        return self.seconds + (WAKING_STEPS + STEPS) * self.meter.step_seconds <= budget_seconds
+
+    def finish(self, complete: bool, decisions: Decisions) -> Gain | None:
         """What drafting gained in all; `complete`: nobody interrupted or waits: there is time to measure again."""
-        if complete and self.meter.shows:
+        if decisions.flag(complete and self.meter.shows):
             self._measure(LAST_STEPS)
         self._refresh()
         return self.gain

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 from specdec_cli.core.errors import DoesNotFit, UsageError
@@ -27,6 +28,7 @@ from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.drafters.base import read_together
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import recovering
+from specdec_cli.engine.group import Decisions, Group, SharedDecisions
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
@@ -89,6 +91,7 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
+    The ranks of a `group` share the target.
     """
 
     pair: Pair
@@ -99,6 +102,7 @@ class LoadedPair:
     costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
+    group: Group | None = None
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
@@ -222,11 +226,25 @@ class Session:
     ) -> Generator[Event | Waiting]:
         with recovering(self.slot.target, self.slot.draft):
             reply = Reply(self.pair, self.slot, prompt, request, raw)
-            yield from reply.events(self._controller, self.clock, cancelled, seat, **more)
+            if self.pair.group is None:
+                yield from reply.events(self._controller, self.clock, cancelled, seat, **more)
+                return
+            left = False
+            events = reply.events(self._controller, self.clock, lambda: left or cancelled(), None, **more)
+            with self.pair.group.doing(["reply", list(prompt), asdict(request), raw]):
+                try:
+                    for event in events:  # noqa: UP028  # `yield from` would close them
+                        yield event
+                except GeneratorExit:  # the other ranks go on until they are told
+                    left = True
+                    deque(events, maxlen=0)
+                    raise
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part."""
-        return Reply(self.pair, self.slot, prompt, request).plain()
+        steps = Reply(self.pair, self.slot, prompt, request).plain()
+        group, job = self.pair.group, ["plain", list(prompt), asdict(request)]
+        return steps if group is None else group.along(job, steps)
 
 
 class Reply:
@@ -265,16 +283,18 @@ class Reply:
         yield self._start(rule.name)
         device.reset_peak_memory()
         began = clock()
+        group = self.pair.group
+        decisions = SharedDecisions(group, context, cancelled) if group else Decisions(cancelled)
         drafters = controller.begin(
-            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher
+            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher, decisions
         )
-        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, cancelled, seat)
+        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, decisions.cancelled_now, seat)
         controller.prompt_was_read(read, seconds)
         writer = self._writer()
         meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens)
         rounds = decode(
             target, drafters, rule, context, self.max_tokens, self.ends, meter.clock,
-            lambda: halted or cancelled(), request.logprobs, seat,
+            lambda: halted or decisions.cancelled(), request.logprobs, seat,
         )  # fmt: skip
         first = last = meter.clock()
         with closing(rounds):  # whatever happens here, the caches hold what was emitted
@@ -291,10 +311,10 @@ class Reply:
                 yield replace(done, gain=gain) if gain else done
                 if writer.stopped:
                     break
-                meter.measure()
+                meter.measure(decisions)
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
-        yield self._finish(writer, meter, controller, measures_last)
+        yield self._finish(writer, meter, controller, measures_last, decisions)
 
     def plain(self) -> Iterator[PlainStep]:
         """By mlx-lm's own plain decoding.
@@ -309,9 +329,14 @@ class Reply:
     def rule(self) -> AcceptanceRule:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
         request, sampling = self.request, self.sampling
-        seed = secrets.randbits(63) if request.seed is None else attempt_seed(request.seed, request.attempt)
+        seed = self._own_seed() if request.seed is None else attempt_seed(request.seed, request.attempt)
         sampler = Sampler(sampling, seed, self.prompt, self.slot.target.vocab_size, self.matcher)
         return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
+
+    def _own_seed(self) -> int:
+        """A new one; in a group rank 0's."""
+        seed = secrets.randbits(63)
+        return int(self.pair.group.share(str(seed))) if self.pair.group else seed
 
     def _start(self, rule: str) -> Start:
         """The values in effect."""
@@ -339,7 +364,14 @@ class Reply:
             draft_context=draft.recent if draft else None,
         )
 
-    def _finish(self, writer: Writer, meter: GainMeter, controller: DraftController, measures_last: bool) -> Finish:
+    def _finish(
+        self,
+        writer: Writer,
+        meter: GainMeter,
+        controller: DraftController,
+        measures_last: bool,
+        decisions: Decisions,
+    ) -> Finish:
         """The reply's end; what it taught of costs is kept."""
         stats = self.stats
         reason: FinishReason = writer.stopped or "length"
@@ -347,7 +379,7 @@ class Reply:
             reason = "interrupted"
         stats.peak_memory_bytes = device.peak_memory_bytes()
         stats.measuring_seconds = meter.seconds
-        stats.gain = meter.finish(complete=reason != "interrupted" and measures_last)
+        stats.gain = meter.finish(reason != "interrupted" and measures_last, decisions)
         controller.remember(meter.learn())
         clear_cache()
         # A repetition cuts its round, and the matcher has consumed all of it: its `complete` would be wrong.

@@ -183,6 +183,8 @@ def _memory_table(found: PairVerdict) -> Table:
     table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))
     peak = f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}"
     table.add_row(Text("peak, of what is usable", "bold"), "", "", Text(peak, "bold"))
+    for name, other in found.machines:
+        table.add_row(f"the same on {safe(name)}", "", "", f"{size(other.peak_bytes)} of {size(other.limit_bytes)}")
     table.add_row("longest context that fits", "", "", f"{estimate.largest_context} tokens")
     return table
 

@@ -14,6 +14,7 @@ from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import Drafter, Proposal
 from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
 from specdec_cli.engine.drafters.stepwise import HeadDrafter
+from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.planning.history import History, PredictionLength
 from specdec_cli.engine.planning.policy import Plan, Situation, plan
 from specdec_cli.engine.sampling.sampler import TokenMask
@@ -29,6 +30,7 @@ class Drafters:
         lookup: LookupDrafter | None = None,
         constraint: TokenMask | None = None,
         history: History | None = None,
+        decisions: Decisions | None = None,
     ) -> None:
         """`drafter` proposes as `history` and `plan` say, or always `k` tokens."""
         self.drafter, self.k = drafter, None if k == "auto" else k
@@ -44,6 +46,7 @@ class Drafters:
         if constraint is not None:
             self._by_name[FORCED.name] = ForcedDrafter(constraint)
         self.plan = Plan()
+        self._decisions = decisions or Decisions()
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -75,11 +78,13 @@ class Drafters:
 
     def decide(self, left: int, first: bool = False, shared: bool = False) -> Plan:
         """The next round's plan, which is carried out."""
-        return self.follow(plan(self.situation(left, first, shared=shared)))
+        own = plan(self.situation(left, first, shared=shared))
+        return self.follow(self._decisions.decide(own, list(self._by_name)))
 
     def look_ahead(self, left: int) -> Plan:
         """The plan of the round after a plain pass in flight, as far as it can be told."""
-        return plan(self.situation(left, in_flight=1))
+        own = plan(self.situation(left, in_flight=1))
+        return self._decisions.look_ahead(own, list(self._by_name), fixed=self.k is not None)
 
     def follow(self, plan: Plan) -> Plan:
         """`plan` is carried out."""

@@ -1,0 +1,293 @@
+"""The ranks of one run: several processes, each with a share of the target, which compute every pass together.
+
+Law: whatever a clock or a person decides, rank 0 decides for all, in one message a round. Tokens are not sent: a sum
+over all ranks is the same on each, so equal logits give equal tokens, and every message proves that the contexts are
+equal still. Letters: N ranks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from math import gcd
+from time import perf_counter, sleep
+from typing import Any, TypeVar
+
+import mlx.core as mx
+import mlx.nn as nn
+
+from specdec_cli.core.errors import Refused, SpecdecError, reason, untrusted
+from specdec_cli.engine import device
+from specdec_cli.engine.planning.policy import Plan
+from specdec_cli.system.link import TOLD_SECONDS, Link, link
+from specdec_cli.version import __version__
+
+T = TypeVar("T")
+# What layers of mlx-lm call their numbers of heads, of which each rank takes its share.
+HEADS = frozenset({"n_heads", "num_attention_heads", "num_heads", "num_k_heads", "num_v_heads"})
+HEADS |= {"n_kv_heads", "num_key_value_heads", "num_kv_heads"}
+ELSEWHERE = "use one machine, or another target: specdec help several-machines"
+# A sum over all ranks of these stays below 2^31.
+DIGESTS = 1 << 20
+
+
+def shard(network: nn.Module, name: str, ranks: Any) -> nn.Module:
+    """`network`, of which only the share of this rank of `ranks` is left: by mlx-lm's own `shard`. Lazy.
+
+    `ranks` has `size()` and `rank()`. Raises: Refused for an architecture without it, and for heads that do not divide,
+    which mlx-lm does not check.
+    """
+    size = ranks.size()
+    if not hasattr(network, "shard"):
+        raise Refused(f"{name}: mlx-lm has no tensor parallelism for it, and {size} machines were named", ELSEWHERE)
+    layers = [vars(module) for _, module in network.named_modules()]
+    heads = {heads for layer in layers for key in HEADS if isinstance(heads := layer.get(key), int) and heads}
+    if any(number % size for number in heads):
+        most = gcd(*heads)
+        fitting = " or ".join(str(n) for n in range(2, most + 1) if most % n == 0)
+        hint = f"it can be shared by {fitting}" if fitting else ELSEWHERE
+        counts = " and ".join(map(str, sorted(heads)))
+        raise Refused(f"{name} has {counts} heads a layer, which {size} machines cannot share", hint)
+    with untrusted(lambda why: Refused(f"{name} cannot be shared by {size} machines: {why}", ELSEWHERE)):
+        network.shard(ranks)
+    if isinstance(ranks, Share):  # mlx builds a sum, which nobody evaluates, over its own groups alone
+        for _, module in network.named_modules():
+            vars(module).update({key: mx.distributed.init() for key, value in vars(module).items() if value is ranks})
+    return network
+
+
+class NotWanted(SpecdecError):
+    """Rank 0 could not do what it asked all for, and goes on."""
+
+
+class Share:
+    """Stands for a group where only shapes are asked for: rank 0 of `size`."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def size(self) -> int:
+        return self._size
+
+    def rank(self) -> int:
+        return 0
+
+
+class Group:
+    """All ranks. Every rank calls the same methods in the same order; what rank 0 gives is what all of them get."""
+
+    def __init__(self, ranks: mx.distributed.Group, link: Link | None = None) -> None:
+        """Over `link`, before a job, rank 0 wakes the others, and they wait for that: an all-reduce waits busily."""
+        self.ranks, self.rank, self.size = ranks, ranks.rank(), ranks.size()
+        self._link, self._leads, self._broken = link, False, False
+
+    def sum(self, values: Sequence[int]) -> mx.array:
+        """The sum over all ranks [n], queued."""
+        total = mx.distributed.all_sum(mx.array(list(values), mx.int32), group=self.ranks)
+        device.queue(total)
+        if self._link:
+            self._link.met()
+        return total
+
+    def agree(self, values: Sequence[int]) -> list[int]:
+        """Rank 0's `values`, on every rank."""
+        return device.to_list(self.sum([value * (self.rank == 0) for value in values]))
+
+    def share(self, text: str = "") -> str:
+        """Rank 0's `text`, on every rank."""
+        data = text.encode()
+        (length,) = self.agree([len(data)])
+        return bytes(self.agree(list(data) if self.rank == 0 else [0] * length)).decode()
+
+    def job(self) -> Any:
+        """What rank 0 does next, which every other rank does too."""
+        if self._link:
+            self._link.wake()
+        return json.loads(self.share())
+
+    def rest(self) -> None:
+        """It may take any time until all meet again."""
+        if self._link:
+            self._link.met(rests=True)
+
+    def all(self, make: Callable[[], T]) -> T:
+        """What `make` gives, once no rank has failed at it.
+
+        Raises: SpecdecError on the rank that failed, and on rank 0; NotWanted on all others where rank 0 failed.
+        """
+        failure: SpecdecError | None = None
+        self.rest()
+        try:
+            made = make()
+        except SpecdecError as error:
+            failure = error
+        leader, failed = device.to_list(self.sum([failure is not None and self.rank == 0, failure is not None]))
+        if self.rank and leader:
+            raise NotWanted("rank 0 failed", "it says why")
+        if failure:
+            raise failure
+        if failed and self.rank == 0:
+            sleep(TOLD_SECONDS)  # whoever started the ranks ends this one, and says what the other said
+            raise SpecdecError("another machine cannot load the pair", "specdec check there says why")
+        return made
+
+    @contextmanager
+    def doing(self, job: Any) -> Iterator[None]:
+        """Rank 0 does `job` inside, and the others the same; what is done within it is a part of it.
+
+        Raises: SpecdecError once the device failed in one, or a person broke it off.
+        """
+        if self.rank or self._leads:
+            yield
+            return
+        if self._broken:
+            raise SpecdecError("the machines are out of step since something was broken off", "leave, and start again")
+        if self._link:
+            self._link.wake()
+        self.share(json.dumps(job))
+        self._leads = self._broken = True
+        try:
+            yield
+            self._broken = False
+        except (GeneratorExit, SpecdecError):  # all ranks came to this point
+            self._broken = False
+            raise
+        finally:
+            self._leads = False
+            self.rest()
+
+    def along(self, job: Any, steps: Iterator[T]) -> Iterator[T]:
+        """`steps` to their end, as a job."""
+        with self.doing(job):
+            yield from steps
+
+    def seconds(self, numbers: int, times: int = 20) -> list[float]:
+        """Of each of `times` all-reduces of so many float32 numbers, less the first, which connects."""
+        values, taken = mx.zeros((numbers,)), []
+        for _ in range(times + 1):
+            mx.eval(values)
+            began = perf_counter()
+            mx.eval(mx.distributed.all_sum(values, group=self.ranks))
+            taken.append(perf_counter() - began)
+        return taken[1:]
+
+
+def backend() -> str:
+    """What carries the sums: `ring`, over TCP, or `jaccl`, over Thunderbolt."""
+    return "jaccl" if "MLX_JACCL_COORDINATOR" in os.environ else "ring"
+
+
+@cache
+def joined() -> Group | None:
+    """The group that the environment names, as `mlx.launch` and `--hosts` set it; None without one.
+
+    Waits for the other ranks, for ever. Raises: SpecdecError where there is none to be had, or of other versions.
+    """
+    if "MLX_RANK" not in os.environ:
+        return None
+    line = link()
+    if line:
+        line.wake()
+        line.meeting()
+    try:
+        group = Group(mx.distributed.init(strict=True, backend=backend()), line)
+    except (RuntimeError, ValueError) as error:
+        raise SpecdecError(f"the machines did not meet: {reason(error)}", "specdec help several-machines") from error
+    own = json.dumps({"specdec": __version__, **device.versions(), "computes on": device.backend()})
+    theirs = group.share(own)
+    if theirs != own:
+        pairs = zip(json.loads(own).items(), json.loads(theirs).values(), strict=False)
+        (name, here), there = next((mine, other) for mine, other in pairs if mine[1] != other)
+        raise SpecdecError(f"{name} is {here} on rank {group.rank}, and {there} on rank 0", "install the same on both")
+    return group
+
+
+class Decisions:
+    """What a clock or a person decides in a reply: in one process as it is asked, in a group (below) as rank 0 says."""
+
+    def __init__(self, cancelled: Callable[[], bool] = lambda: False) -> None:
+        self.asked = cancelled
+
+    def cancelled(self) -> bool:
+        """Whether the reply is to end."""
+        return self.asked()
+
+    def cancelled_now(self) -> bool:
+        """The same outside of rounds."""
+        return self.asked()
+
+    def measures(self, due: Callable[[], bool]) -> bool:
+        """Whether a plain step is to be measured, where that is `due` by this process's clock."""
+        return due()
+
+    def decide(self, plan: Plan, drafters: Sequence[str]) -> Plan:
+        """The plan of the next round, one of `drafters` being its drafter, where `plan` is this process's own."""
+        return plan
+
+    def look_ahead(self, plan: Plan, drafters: Sequence[str], fixed: bool) -> Plan:
+        """The same while a pass is in flight. `fixed`: no clock has a part in it."""
+        return plan
+
+    def flag(self, value: bool) -> bool:
+        """A single decision."""
+        return value
+
+
+class SharedDecisions(Decisions):
+    """Rank 0's, on every rank, and with each of them whether all have the same `context`, which grows in place."""
+
+    def __init__(self, group: Group, context: Sequence[int], cancelled: Callable[[], bool]) -> None:
+        super().__init__(cancelled)
+        self._group, self._context = group, context
+        self._stops = self._measures = False
+        self._due: Callable[[], bool] = lambda: False
+        self._sent: list[tuple[mx.array, Plan]] = []
+
+    def cancelled(self) -> bool:
+        """As of the last message."""
+        return self._stops
+
+    def cancelled_now(self) -> bool:
+        """In a message of its own."""
+        self._stops = self.flag(self.asked())
+        return self._stops
+
+    def measures(self, due: Callable[[], bool]) -> bool:
+        """As of the last message; `due` is asked for the next ones."""
+        self._due = due
+        return self._measures
+
+    def flag(self, value: bool) -> bool:
+        return bool(self._group.agree([value])[0])
+
+    def decide(self, plan: Plan, drafters: Sequence[str]) -> Plan:
+        self._sent.clear()
+        return self._read(*self._send(plan, drafters), drafters)
+
+    def look_ahead(self, plan: Plan, drafters: Sequence[str], fixed: bool) -> Plan:
+        """The sum waits for the pass in flight. So that of the round before holds, unless this is the first in a row:
+        a pass is queued while another one runs."""
+        self._sent.append(self._send(plan, drafters))
+        if fixed and len(self._sent) == 1:
+            return plan
+        agreed = self._read(*(self._sent.pop(0) if len(self._sent) > 1 else self._sent[0]), drafters)
+        return plan if fixed else agreed
+
+    def _send(self, plan: Plan, drafters: Sequence[str]) -> tuple[mx.array, Plan]:
+        digest = (31 * len(self._context) + self._context[-1]) % DIGESTS
+        values = [0] * 6
+        if self._group.rank == 0:
+            values = [self.asked(), self._due(), drafters.index(plan.drafter), plan.k, plan.release, digest]
+        return self._group.sum([*values, digest]), plan
+
+    def _read(self, message: mx.array, own: Plan, drafters: Sequence[str]) -> Plan:
+        """Raises: SpecdecError where a rank has other tokens than rank 0."""
+        stops, measures, drafter, k, release, digest, digests = device.to_list(message)
+        if digests != digest * self._group.size:
+            after = f"after {len(self._context)} tokens of prompt and answer"
+            raise SpecdecError(f"the {self._group.size} machines have different words {after}", "run it again")
+        self._stops, self._measures = bool(stops), bool(measures)
+        return own if self._group.rank == 0 else Plan(drafters[drafter], k, release=bool(release))
