@@ -63,7 +63,7 @@ class Lesson:
     @classmethod
     def read(cls, path: Path) -> Lesson:
         """Lazily: from disk when they are first needed."""
-        return cls(**cast(dict[str, mx.array], mx.load(str(path))))
+        return cls(**read_arrays(path)[0])
 
 
 def save_arrays(path: Path, arrays: Mapping[str, mx.array], metadata: Mapping[str, str] | None = None) -> None:
@@ -75,6 +75,11 @@ def save_arrays(path: Path, arrays: Mapping[str, mx.array], metadata: Mapping[st
     except RuntimeError as error:  # mlx's own, as for a full disk
         raise OSError(str(error)) from error
     new.rename(path)
+
+
+def read_arrays(path: Path) -> tuple[dict[str, mx.array], dict[str, str]]:
+    """What `save_arrays` wrote: the arrays, lazily, and the metadata."""
+    return cast(tuple[dict[str, mx.array], dict[str, str]], mx.load(str(path), return_metadata=True))
 
 
 def own_words(

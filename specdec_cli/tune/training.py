@@ -14,15 +14,13 @@ from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from random import Random
-from typing import Protocol, cast
-
-import mlx.core as mx
+from typing import Any, Protocol
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.engine import device
-from specdec_cli.engine.training import Lesson, own_words, save_arrays
+from specdec_cli.engine.training import Lesson, own_words, read_arrays, save_arrays
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.tune.documents import PIECE, SAID, Document, Split
@@ -56,8 +54,8 @@ class Learner(Protocol):
     def step(self, lesson: Lesson, share: float) -> float: ...
     def agreement(self, lessons: list[Lesson]) -> float: ...
     def save(self, folder: Path) -> None: ...
-    def state(self) -> dict[str, mx.array]: ...
-    def restore(self, state: dict[str, mx.array], steps: int) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: dict[str, Any], steps: int) -> None: ...
 
 
 class Training:
@@ -178,7 +176,7 @@ class Training:
         path = self._folder / STATE
         if not path.exists():
             return []
-        state, metadata = cast(tuple[dict[str, mx.array], dict[str, str]], mx.load(str(path), return_metadata=True))
+        state, metadata = read_arrays(path)
         looks = [Look(*values) for values in json.loads(metadata["looks"])]
         self._student.restore(state, looks[-1].step)
         return looks
