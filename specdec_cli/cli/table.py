@@ -234,7 +234,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--drafter NAME", f"One of {', '.join(DRAFTERS)}", "DRAFTER",
             "; ".join(f"{kind.name}: {kind.about}" for kind in DRAFTERS.values()) + ".", DEFAULT_DRAFTER,
             complete=complete_from(DRAFTERS)),
-        Row("--drafter NAME", f"Who drafts: {', '.join(CONTENDERS)}; repeatable", default=MODEL.name,
+        Row("--drafter NAME", f"Any of {', '.join(CONTENDERS)}", more="Repeatable.", default=MODEL.name,
             complete=complete_from(CONTENDERS), name="drafters"),
         Row("--rule NAME", "How a draft is accepted", "RULE",
             f"Above temperature 0: {', '.join(RULES)}; auto is coupled under --seed, else block.", names=rule_names()),
