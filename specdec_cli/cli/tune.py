@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -156,13 +157,15 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name:
             say(f"not kept: {error.message}")
             return
         general = general_prompts(after)
+        both: list[Measured] = []
         with display.counting(sys.stderr) as count:
 
             def measured(pair: LoadedPair, pieces: dict[str, list[list[int]]], words: str) -> Measured:
                 return measure(pair.session(pair.slot()), pieces, learner.k, lambda done, all: count(done, all, words))
 
             tuned = measured(after, pieces_of(parts.judged, seed), "documents measured again")
-            both = [measured(pair, general, "general prompts") for pair in (first, after)]
+            with suppress(UsageError):  # the target may say nothing after any of them
+                both = [measured(pair, general, "general prompts") for pair in (first, after)]
             beside = learner.pair.first.draft if learner.new else None
             own = measured(learner.pair, pieces_of(parts.judged, seed), "documents measured") if beside else None
         found = judge(before, tuned, learner.same_cost, learner.new)

@@ -14,13 +14,12 @@ from collections.abc import Callable
 from math import isfinite
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.engine import device
-from specdec_cli.engine.training import Lesson, own_words, read_arrays, save_arrays
+from specdec_cli.engine.training import Lesson, Student, own_words, read_arrays, save_arrays
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.tune.documents import PIECE, SAID, Document, Split
@@ -47,24 +46,13 @@ def require_memory(pair: LoadedPair, learning_bytes: int) -> None:
         raise DoesNotFit(what, "specdec tune --predict-only needs no more than a reply; or take a smaller pair")
 
 
-class Learner(Protocol):
-    """What is trained: `engine.training.Student`."""
-
-    def rehearse(self, lesson: Lesson) -> None: ...
-    def step(self, lesson: Lesson, share: float) -> float: ...
-    def agreement(self, lessons: list[Lesson]) -> float: ...
-    def save(self, folder: Path) -> None: ...
-    def state(self) -> dict[str, Any]: ...
-    def restore(self, state: dict[str, Any], steps: int) -> None: ...
-
-
 class Training:
     """One training in `folder`, which gets the lessons, the state of the training, and in BEST the best weights."""
 
     def __init__(
         self,
         pair: LoadedPair,
-        student: Learner,
+        student: Student,
         folder: Path,
         seconds: float,
         seed: int,

@@ -10,13 +10,14 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
+from specdec_cli.bench.estimate import Interval
 from specdec_cli.core.format import count, elapsed, percent
 from specdec_cli.tune.documents import Split
 from specdec_cli.tune.figures import Judgement, Look, Measured, Progress, Trained, passes
 from specdec_cli.ui.bench.terminal import clock
 from specdec_cli.ui.display import status_line
 from specdec_cli.ui.pairs import print_line
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe
+from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe, terminal_size
 
 # Seconds between two lines where no line can be drawn anew.
 EVERY_SECONDS = 20
@@ -78,39 +79,45 @@ def print_beside(out: TextIO, name: str, own: Measured) -> None:
 def print_judgement(
     out: TextIO, before: Measured, after: Measured, found: Judgement, general: Sequence[Measured]
 ) -> None:
-    """Before and after, side by side; `general` are both on prompts of other kinds."""
+    """Before and after, side by side; `general` are both on prompts of other kinds, where there are any."""
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
     for name in ("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"):
         table.add_column(name, no_wrap=True)
-    points, ratio = ([100 * end for end in (one.mean, one.low, one.high)] for one in (found.acceptance, found.passes))
-    change = "{:+.1f} points ({:+.1f} to {:+.1f})".format(*points)
-    table.add_row("accepted", *(percent(one.acceptance.mean, digits=1) for one in (before, after)), change)
-    change = "{:+.1f} % ({:+.1f} to {:+.1f})".format(*(end - 100 for end in ratio))
-    table.add_row("tokens a pass", *(f"{one.tokens_a_pass:.2f}" for one in (before, after)), change)
-    forgotten = passes(*general)
-    change = "{:+.1f} % ({:+.1f} to {:+.1f})".format(
-        *(100 * end - 100 for end in (forgotten.mean, forgotten.low, forgotten.high))
-    )
-    shown = f"{change}, {count(forgotten.prompts, 'prompt')}"
-    table.add_row("on bench's prompts", *(f"{one.tokens_a_pass:.2f}" for one in general), shown)
+    rates = (percent(one.acceptance.mean, digits=1) for one in (before, after))
+    table.add_row("accepted", *rates, _change(found.acceptance, " points", 0.0))
+    table.add_row("tokens a pass", *(f"{one.tokens_a_pass:.2f}" for one in (before, after)), _change(found.passes))
+    if general and min(len(one.stats) for one in general) > 1:  # an interval takes two
+        forgotten = passes(*general)
+        shown = f"{_change(forgotten)}, {count(forgotten.prompts, 'prompt')}"
+        table.add_row("on bench's prompts", *(f"{one.tokens_a_pass:.2f}" for one in general), shown)
     table.add_row("over plain decoding", *(f"{one.speedup:.2f}×" for one in (before, after)), "as measured each time")
     table.add_row("a round's draft", elapsed(before.draft_seconds), elapsed(after.draft_seconds))
     make_console(out, plain=False).print(table)
 
 
+def _change(found: Interval, unit: str = " %", none: float = 1.0) -> str:
+    """In hundredths, beyond the value of no change."""
+    mean, low, high = (100 * (end - none) for end in (found.mean, found.low, found.high))
+    return f"{mean:+.1f}{unit} ({low:+.1f} to {high:+.1f})"
+
+
 @contextmanager
 def tune_progress(err: TextIO) -> Iterator[Callable[[Progress], None]]:
-    """A line that is drawn anew on a terminal, else one every EVERY_SECONDS."""
+    """A line that is drawn anew on a terminal, with curves where it has room; else one every EVERY_SECONDS."""
     drawn, told = can_draw(err), dict[str, float]()
 
     def on_progress(now: Progress) -> None:
         if now.loss is None:
-            words = f"the target's own words: lesson {now.number} of {now.of}"
+            line = f"listening  lesson {now.number} of {now.of}, in the target's own words  {clock(now.seconds)} left"
         else:
             first, watched = (f"{100 * look.watched:.1f}" for look in (now.looks[0], now.looks[-1]))
-            loss, agrees = curves(now.looks, LIVE_BARS) if encodable(BARS, err) == BARS else ("", "")
-            words = f"step {now.number} of {now.of}  loss {now.loss:.2f} {loss}  agrees {first} → {watched} % {agrees}"
-        line = f"{now.doing}  {words}  {clock(now.seconds)} left"
+            loss, agrees = f"loss {now.loss:.2f}", f"agrees {first} → {watched} %"
+            step, left = f"step {now.number} of {now.of}", f"{clock(now.seconds)} left"
+            line = "  ".join((step, loss, agrees, left))
+            bars = min((terminal_size(err)[0] - 3 - len(line)) // 2, LIVE_BARS)
+            if bars > 1 and encodable(BARS, err) == BARS:
+                falling, rising = curves(now.looks, bars)
+                line = "  ".join((step, f"{loss} {falling}", f"{agrees} {rising}", left))
         if drawn:
             say(line)
         elif told.get(now.doing, inf) - now.seconds >= EVERY_SECONDS:

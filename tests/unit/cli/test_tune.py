@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import random
@@ -20,8 +21,9 @@ from specdec_cli.engine.training import Lesson
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.tune import predict, training
-from specdec_cli.tune.figures import Judgement, Look, Measured, Trained
+from specdec_cli.tune.figures import Judgement, Look, Measured, Progress, Trained
 from specdec_cli.tune.kept import workplace
+from specdec_cli.ui import tune as screen
 
 
 @pytest.fixture
@@ -211,6 +213,19 @@ def test_what_was_tuned_is_refused_beside_other_weights(specdec, text, tiny_pair
     assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
     assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
     assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatch):
+    monkeypatch.setattr(screen, "can_draw", lambda _: True)
+    monkeypatch.setattr("specdec_cli.ui.display.can_draw", lambda _: True)
+    monkeypatch.setattr(screen, "terminal_size", lambda _: (width, 24))
+    looks, err = tuple(Look(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
+    with screen.tune_progress(err) as report:
+        report(Progress("learning", 59.0, 990, 1000, 3.2, looks))
+        line = err.getvalue().rpartition("\x1b[2K")[2]
+    assert line.startswith("step 990 of 1000  loss 3.20") and line.endswith("left")
+    assert (len(line) < width and "█" in line) == (width > 60)
 
 
 def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatch):

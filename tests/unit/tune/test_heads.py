@@ -6,6 +6,7 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 import pytest
+from mlx.utils import tree_flatten
 
 from fakes.counting import HEAD_CONFIG, counting_folder, counting_tensors, head_or_trunk
 from fakes.heads import agreeing_head, cached_head, random_medusa, tiny_target
@@ -135,6 +136,23 @@ def test_a_head_that_learned_drafts_in_a_pair_as_it_did_in_training(counting, tm
     embedded = pair.first.draft.head.output_head.embed(mx.array(text[1:]))[None]
     ours, theirs = (module.guesses(embedded, states, S) for module in (pair.first.draft.head.module, student.network))
     assert all(np.allclose(a, b, atol=1e-3 * float(mx.abs(b).max())) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.parametrize("family", ["mimo", *(pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS if n != "mimo")])
+def test_a_head_of_any_family_is_loaded_as_it_was_kept(family, tmp_path):
+    """Under the names of the parameters, which are not those of its own repository."""
+    (trunk, own), config = raw_family(family), CONFIGS[family]
+    target = load_model(read_checkpoint(write_checkpoint(tmp_path / "target", trunk, config), "t"))
+    files = read_head(write_checkpoint(tmp_path / "head", own, config), "m")
+    student, kept = HeadStudent.of_files(files, target, S), tmp_path / "kept"
+    kept.mkdir()
+    student.save(kept)
+    again = read_head(kept, "kept")
+    assert again.family == files.family
+    found, expected = load_head(again, 64), load_head(files, 64)
+    assert found.recipe == expected.recipe
+    for (name, value), (_, other) in zip(*(tree_flatten(one.parameters()) for one in (found, expected)), strict=True):
+        assert np.allclose(value.astype(mx.float32), other.astype(mx.float32), atol=1e-6), name
 
 
 def test_a_head_in_a_few_bits_is_refused(counting, tmp_path, monkeypatch):
