@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +16,15 @@ from specdec_cli.cli.load import load_session, specify
 from specdec_cli.cli.options import ModelOptions
 from specdec_cli.cli.pairs import NAME, say
 from specdec_cli.core.errors import Refused, UsageError
-from specdec_cli.core.kinds import DEFAULT_DRAFTER
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, LOOKUP, MODEL, DrafterKind
 from specdec_cli.core.request import DEFAULT_K
 from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import awake
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from specdec_cli.session.session import LoadedPair, Session
     from specdec_cli.tune.documents import Document, Split
     from specdec_cli.tune.figures import Measured
@@ -66,7 +69,8 @@ def tune(
         raise UsageError(
             "--text and --chats were both given" if chats else "there is no text to tune on", documents.MORE
         )
-    texts = documents.read_texts(text or [], lambda line: notify(line, plain=False))
+    tell = partial(notify, plain=False)
+    texts = documents.read_texts(text or [], tell)
     models = ModelOptions(pair=pair, target=target, draft=draft, offline=offline)
     spec = replace(specify(models, raw=True, shown=True), drafter=DEFAULT_DRAFTER)
     spec = spec if spec.pair.draft else replace(spec, reason="")  # of what drafts without one
@@ -74,7 +78,7 @@ def tune(
     reserve = 2 * (documents.PIECE + documents.SAID)
     session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
     learner = trainee(what, spec, session.pair, k, seed)
-    parts = documents.split(_documents(session, texts, chats), seed)
+    parts = documents.split(_documents(session, texts, chats, tell), seed)
     screen.print_split(sys.stdout, parts, seed)
     with awake(), display.counting(sys.stderr) as count:
         first = learner.before()
@@ -109,7 +113,7 @@ def _name(out: str | None, pair: Pair, what: str | None) -> str:
     return name
 
 
-def _documents(session: Session, texts: dict[str, str], chats: bool) -> list[Document]:
+def _documents(session: Session, texts: dict[str, str], chats: bool, tell: Callable[[str], None]) -> list[Document]:
     """As the target reads them."""
     from specdec_cli.tune.documents import Document
     from specdec_cli.tune.kept import chat_messages
@@ -117,7 +121,7 @@ def _documents(session: Session, texts: dict[str, str], chats: bool) -> list[Doc
     pair = session.pair
     ids = {name: pair.text_tokens(text) for name, text in texts.items()}
     if chats:
-        ids = {name: pair.message_tokens(messages) for name, messages in chat_messages().items()}
+        ids = {name: pair.message_tokens(messages) for name, messages in chat_messages(tell).items()}
     return [Document(name, tuple(found)) for name, found in ids.items()]
 
 
@@ -160,18 +164,24 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name:
         both: list[Measured] = []
         with display.counting(sys.stderr) as count:
 
-            def measured(pair: LoadedPair, pieces: dict[str, list[list[int]]], words: str) -> Measured:
-                return measure(pair.session(pair.slot()), pieces, learner.k, lambda done, all: count(done, all, words))
+            def measured(
+                pair: LoadedPair, pieces: dict[str, list[list[int]]], words: str, drafter: DrafterKind = MODEL
+            ) -> Measured:
+                session = pair.session(pair.slot())
+                return measure(session, pieces, learner.k, lambda done, all: count(done, all, words), drafter)
 
             tuned = measured(after, pieces_of(parts.judged, seed), "documents measured again")
             with suppress(UsageError):  # the target may say nothing after any of them
                 both = [measured(pair, general, "general prompts") for pair in (first, after)]
-            beside = learner.pair.first.draft if learner.new else None
-            own = measured(learner.pair, pieces_of(parts.judged, seed), "documents measured") if beside else None
+            others = {LOOKUP.about: LOOKUP} if learner.new else {}
+            others |= {str(learner.pair.names[1]): MODEL} if learner.new and learner.pair.first.draft else {}
+            beside = {
+                name: measured(learner.pair, pieces_of(parts.judged, seed), f"documents measured, {name}", drafter)
+                for name, drafter in others.items()
+            }
         found = judge(before, tuned, learner.same_cost, learner.new)
         screen.print_judgement(sys.stdout, before, tuned, found, both)
-        if own:
-            screen.print_beside(sys.stdout, str(learner.pair.names[1]), own)
+        screen.print_beside(sys.stdout, beside)
         sys.stdout.flush()
         if found.refusal:
             say(f"not kept: {found.refusal}")

@@ -19,7 +19,8 @@ WORTH = 0.02
 class Measured:
     """Held-out documents in rounds of `k`: the `stats` of each by name, and the `near` of all rejections.
 
-    Seconds are medians: of a plain step, and of a whole round's draft and verification.
+    Seconds are of a plain step, and of a whole round's draft and verification. `positions` are the shares of the rounds
+    with a draft token at each position that accepted it.
     """
 
     k: int
@@ -28,6 +29,7 @@ class Measured:
     plain_seconds: float
     draft_seconds: float
     verify_seconds: float
+    positions: tuple[float, ...] = ()
 
     @property
     def acceptance(self) -> Interval:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,15 @@ def keep(folder: Path, name: str, record: Mapping[str, Any]) -> Path:
     return folder.rename(kept)
 
 
-def chat_messages() -> dict[str, list[Message]]:
-    """The messages of every kept chat, by the name of its file. Raises: UsageError for a damaged one."""
+def chat_messages(tell: Callable[[str], None]) -> dict[str, list[Message]]:
+    """The messages of every kept chat, by the name of its file; `tell` hears of each that is damaged."""
     found: dict[str, list[Message]] = {}
     for path in kept_chats():
-        chat = load(path).conversation
+        try:
+            chat = load(path).conversation
+        except UsageError as error:
+            tell(error.message)
+            continue
         if chat.turns:
             found[path.name] = [*chat.messages(chat.turns[-1].user)[:-1]]
     return found

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
-from statistics import median
+from statistics import fmean, median
 
 from specdec_cli.bench import prompts as prompts_of
 from specdec_cli.bench.live import plain_tokens
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import RoundDone
-from specdec_cli.core.kinds import MODEL
+from specdec_cli.core.kinds import MODEL, DrafterKind
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import Stats
 from specdec_cli.engine.training import best_guesses
@@ -45,14 +45,19 @@ def general_prompts(pair: LoadedPair) -> dict[str, list[list[int]]]:
 
 
 def measure(
-    session: Session, pieces: Mapping[str, list[list[int]]], k: int, report: Callable[[int, int], None]
+    session: Session,
+    pieces: Mapping[str, list[list[int]]],
+    k: int,
+    report: Callable[[int, int], None],
+    drafter: DrafterKind = MODEL,
 ) -> Measured:
-    """Rounds of `k` after the `pieces` of each document.
+    """Rounds of `k` after the `pieces` of each document. Seconds are medians; of lookups, which draft up to `k`, means.
 
     Raises: UsageError where the target says nothing after any of them.
     """
-    request = Request(max_tokens=SAID, k=k, drafter=MODEL.name, sampling={"temperature": 0.0})
-    slot, found, near = session.slot, dict[str, Stats](), 0
+    request = Request(max_tokens=SAID, k=k, drafter=drafter.name, sampling={"temperature": 0.0})
+    network, middle = (None, fmean) if drafter.looks_up else (session.slot.draft, median)
+    slot, found, every, near = session.slot, dict[str, Stats](), Stats(), 0
     plain, drafted, verified = list[float](), list[float](), list[float]()
     for number, (name, prompts) in enumerate(pieces.items()):
         report(number, len(pieces))
@@ -68,16 +73,18 @@ def measure(
                     rejected.append((len(said) + round.accepted, round.next))
                 if round.index > 0:  # the first pass is the prompt's, and drafts nothing
                     stats.fold(round)
-                if number < TIMED and len(round.draft) == k:
+                    every.fold(round)
+                if number < TIMED and (len(round.draft) == k if network else round.index > 0):
                     drafted.append(round.draft_seconds)
                     verified.append(round.verify_seconds)
                 said += round.emitted
-            best = best_guesses(slot.target, slot.draft, said, NEAR) if slot.draft else []
-            near += sum(token in best[at - 1] for at, token in rejected)
+            best = best_guesses(slot.target, network, said, NEAR) if network else []
+            near += sum(token in best[at - 1] for at, token in rejected if best)
         if number < TIMED:
             slot.forget()
             plain += [b - a for a, b in pairwise(session.clock() for _ in plain_tokens(session, piece, request))]
     if not (plain and drafted):
         raise UsageError(f"the target ends at once after each of {len(pieces)} documents", MORE)
     said_more = {name: stats for name, stats in found.items() if stats.rounds}
-    return Measured(k, said_more, near, median(plain), median(drafted), median(verified))
+    seconds = median(plain), middle(drafted), middle(verified)
+    return Measured(k, said_more, near, *seconds, tuple(every.acceptance_per_position))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import TextIO
@@ -70,10 +70,11 @@ def print_curve(out: TextIO, done: Trained) -> None:
     _print(out, rows | {"agrees": f"{watched[0]:>5} {agrees} {watched[-1]} %, {agreed}"})
 
 
-def print_beside(out: TextIO, name: str, own: Measured) -> None:
-    """What the pair's own draft does on the same documents."""
-    accepted, passed = percent(own.acceptance.mean, digits=1), f"{own.tokens_a_pass:.2f} tokens a pass"
-    _print(out, {"beside": f"{name}: {accepted} accepted, {passed}, {own.speedup:.2f}× plain decoding"})
+def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
+    """What other drafters do on the same documents, by their names."""
+    for name, one in others.items():
+        accepted, passed = percent(one.acceptance.mean, digits=1), f"{one.tokens_a_pass:.2f} tokens a pass"
+        _print(out, {"beside": f"{name}: {accepted} accepted, {passed}, {one.speedup:.2f}× plain decoding"})
 
 
 def print_judgement(
@@ -85,6 +86,9 @@ def print_judgement(
         table.add_column(name, no_wrap=True)
     rates = (percent(one.acceptance.mean, digits=1) for one in (before, after))
     table.add_row("accepted", *rates, _change(found.acceptance, " points", 0.0))
+    table.add_row(
+        "at each position", *(" ".join(f"{100 * share:.0f}" for share in one.positions) for one in (before, after))
+    )
     table.add_row("tokens a pass", *(f"{one.tokens_a_pass:.2f}" for one in (before, after)), _change(found.passes))
     if general and min(len(one.stats) for one in general) > 1:  # an interval takes two
         forgotten = passes(*general)

@@ -88,9 +88,12 @@ def test_folders_give_their_texts_and_files_must_be_text(tmp_path):
         read_texts([tmp_path / "nowhere"], told.append)
 
 
-def test_a_kept_chat_is_a_document_with_all_its_messages():
+def test_a_kept_chat_is_a_document_with_all_its_messages_and_a_damaged_one_is_named():
     kept_folder().mkdir(parents=True)
     turns = tuple(Turn(user, Answer(user.upper())) for user in ("one", "two"))
     save(kept_folder() / "a.jsonl", Transcript(Conversation("Be loud.", turns)))
-    (messages,) = chat_messages().values()
+    (kept_folder() / "b.jsonl").write_text("{")
+    told = list[str]()
+    (messages,) = chat_messages(told.append).values()
     assert [message["content"] for message in messages] == ["Be loud.", "one", "ONE", "two", "TWO"]
+    assert len(told) == 1 and "b.jsonl" in told[0]
