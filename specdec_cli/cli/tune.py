@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,8 @@ from specdec_cli.cli.load import load_session, specify
 from specdec_cli.cli.options import ModelOptions
 from specdec_cli.cli.pairs import NAME, say
 from specdec_cli.core.errors import Refused, UsageError
-from specdec_cli.core.kinds import DEFAULT_DRAFTER, LOOKUP, MODEL, DrafterKind
+from specdec_cli.core.format import duration
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, MODEL, DrafterKind
 from specdec_cli.core.request import DEFAULT_K
 from specdec_cli.pairs.pair import DEMO, Pair
 from specdec_cli.session.signals import Interrupt
@@ -82,7 +84,7 @@ def tune(
     screen.print_split(sys.stdout, parts, seed)
     with awake(), display.counting(sys.stderr) as count:
         first = learner.before()
-        pieces = pieces_of(parts.judged, seed)
+        pieces, began = pieces_of(parts.judged, seed), time.monotonic()
         before = measure(
             first.session(first.slot()), pieces, k, lambda done, all: count(done, all, "documents measured")
         )
@@ -93,7 +95,7 @@ def tune(
         say("training may gain: the same command without --predict-only trains")
     else:
         sys.stdout.flush()
-        _train(learner, parts, before, minutes, name, write)
+        _train(learner, parts, before, minutes, time.monotonic() - began, name, write)
 
 
 def _name(out: str | None, pair: Pair, what: str | None) -> str:
@@ -125,8 +127,8 @@ def _documents(session: Session, texts: dict[str, str], chats: bool, tell: Calla
     return [Document(name, tuple(found)) for name, found in ids.items()]
 
 
-def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name: str, write: bool) -> None:
-    """Train, judge, and keep or delete."""
+def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took: float, name: str, write: bool) -> None:
+    """Train, judge, and keep or delete. To measure `before` took so many seconds."""
     from specdec_cli.pairs.files import resolve
     from specdec_cli.pairs.registry import add_pair, user_file
     from specdec_cli.pairs.tuned import fingerprints
@@ -145,7 +147,10 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name:
     identity = {"what": learner.what, "sha256": bound, "k": learner.k, "seed": seed, "minutes": minutes, "texts": texts}
     with awake(), kept.workplace(identity) as folder:
         begun = "going on with a training that was killed" if any(folder.iterdir()) else "training"
+        # The documents once for each drafter, and the general prompts twice, which are fewer.
+        later = duration(round(took * (1.5 + len(learner.others))))
         say(f"{begun}, for {minutes} min at most; Ctrl-C ends it and keeps the best so far")
+        say(f"then about {later} of measuring again")
         with Interrupt() as interrupt, screen.tune_progress(sys.stderr) as report:
             done = Training(
                 learner.pair, learner.student(), folder, 60 * minutes, seed, report, interrupt.requested
@@ -173,11 +178,9 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, name:
             tuned = measured(after, pieces_of(parts.judged, seed), "documents measured again")
             with suppress(UsageError):  # the target may say nothing after any of them
                 both = [measured(pair, general, "general prompts") for pair in (first, after)]
-            others = {LOOKUP.about: LOOKUP} if learner.new else {}
-            others |= {str(learner.pair.names[1]): MODEL} if learner.new and learner.pair.first.draft else {}
             beside = {
                 name: measured(learner.pair, pieces_of(parts.judged, seed), f"documents measured, {name}", drafter)
-                for name, drafter in others.items()
+                for name, drafter in learner.others.items()
             }
         found = judge(before, tuned, learner.same_cost, learner.new)
         screen.print_judgement(sys.stdout, before, tuned, found, both)

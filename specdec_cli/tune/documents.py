@@ -33,9 +33,9 @@ class Document:
 
     def pieces(self, number: int, seed: int) -> list[list[int]]:
         """Up to `number` stretches of PIECE tokens, from places that depend on seed and name."""
-        starts, last = Random(f"{seed} {self.name}"), len(self.ids) - PIECE
-        found = sorted(starts.sample(range(last + 1), min(number, last + 1)))
-        return [list(self.ids[at : at + PIECE]) for at in found]
+        places = range(len(self.ids) - PIECE + 1)
+        drawn = Random(f"{seed} {self.name}").sample(places, min(number, len(places)))
+        return [list(self.ids[at : at + PIECE]) for at in drawn]
 
 
 @dataclass(frozen=True, slots=True)

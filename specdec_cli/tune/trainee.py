@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 from specdec_cli.core.errors import Refused, UsageError
-from specdec_cli.core.kinds import HEADS, MODEL, TRAINED
+from specdec_cli.core.kinds import HEADS, LOOKUP, MODEL, TRAINED, DrafterKind
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.training import DraftStudent, HeadStudent, Student
 from specdec_cli.models.heads import read_head
@@ -40,6 +40,11 @@ class Trainee:
     @abstractmethod
     def learning_bytes(self) -> int:
         """Bytes that its training takes."""
+
+    @property
+    def others(self) -> dict[str, DrafterKind]:
+        """Who else drafts for this target without any training, by name."""
+        return {}
 
     def before(self) -> LoadedPair:
         """The pair before any training."""
@@ -118,6 +123,11 @@ class MedusaTrainee(Trainee):
     def learning_bytes(self) -> int:
         size = self.pair.first.target.network.hidden.output_head.hidden_size
         return 4 * COPIES * self.k * size * size
+
+    @property
+    def others(self) -> dict[str, DrafterKind]:
+        own = {str(self.pair.names[1]): MODEL} if self.pair.first.draft else {}
+        return {LOOKUP.about: LOOKUP} | own
 
     def before(self) -> LoadedPair:
         return replace(self.pair, first=Slot(self.pair.first.target, self.student().cached()), costs={})

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from itertools import zip_longest
 from math import isfinite
 from pathlib import Path
 from random import Random
@@ -28,7 +29,7 @@ from specdec_cli.tune.figures import Look, Progress, Trained
 # Pieces of a lesson. Of the time, so much is for the target's own words.
 PIECES, SHARE_OF_WORDS = 8, 0.4
 # Pieces of a document that is learned from, or watched; steps between two looks at these; looks without progress.
-MOST_PIECES, WATCHED_PIECES, LOOK_STEPS, PATIENCE = 8, 2, 25, 12
+MOST_PIECES, WATCHED_PIECES, LOOK_STEPS, PATIENCE = 32, 2, 25, 12
 # Arrays of logits in float32 that a step keeps at once.
 KEPT_ARRAYS = 6
 SCHEDULE, STATE, BEST = "schedule.json", "state.safetensors", "best"
@@ -87,9 +88,12 @@ class Training:
         return int(schedule[name])
 
     def _write_lessons(self, documents: tuple[Document, ...]) -> list[Path]:
-        """On disk, as many as there is time for, at least two where there are so many pieces."""
-        pieces = [piece for document in documents for piece in document.pieces(MOST_PIECES, self._seed + 1)]
-        Random(self._seed).shuffle(pieces)
+        """On disk, as many as there is time for, at least two where there are so many pieces.
+
+        The documents take turns, so that little time is no reason to hear of a few of them only.
+        """
+        turns = zip_longest(*(document.pieces(MOST_PIECES, self._seed + 1) for document in documents))
+        pieces = [piece for turn in turns for piece in turn if piece is not None]
         groups = [pieces[at : at + PIECES] for at in range(0, len(pieces), PIECES)]
         paths, took = list[Path](), 0.0
 

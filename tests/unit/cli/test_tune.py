@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import io
 import json
 import os
@@ -15,11 +16,14 @@ import time
 
 import pytest
 
+from specdec_cli.chat.kept import kept_folder
+from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import UsageError
 from specdec_cli.engine.heads import load_head
 from specdec_cli.engine.training import Lesson
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
+from specdec_cli.session.conversation import Answer, Conversation, Turn
 from specdec_cli.tune import predict, training
 from specdec_cli.tune.figures import Judgement, Look, Measured, Progress, Trained
 from specdec_cli.tune.kept import workplace
@@ -180,7 +184,12 @@ def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specd
     monkeypatch.setattr(load_head, "FLOOR", -1.0)  # they have not learned anything
     target = models[1]
     code, out, err = specdec("tune", *models, "--text", text, "--what", "medusa", "--write", "--out", "heads")
-    assert code == 0 and "beside" in out and "kept as the pair heads" in err
+    assert code == 0 and "kept as the pair heads" in err and "measuring again" in err
+    assert [line.split(":")[0] for line in out.splitlines() if line.startswith("beside")] == [
+        "beside      the text itself",
+        f"beside      {models[3]}",
+    ]
+    assert re.search(r"at each position +(\d+ ){3} +(\d+ ){2}\d+ *$", out, re.M)  # K 3
     place = tuned_folder() / "heads"
     assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors", "tuned.json"]
     pair = load_registry(packaged_file(), user_file()).pairs["heads"]
@@ -213,6 +222,28 @@ def test_what_was_tuned_is_refused_beside_other_weights(specdec, text, tiny_pair
     assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
     assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
     assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
+
+
+@pytest.mark.slow
+def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
+    """Real weights, and 20 chats of functions of the standard library: they are right far more often than before."""
+    kept_folder().mkdir(parents=True)
+    codes = [inspect.getsource(function) for _, function in inspect.getmembers(shutil, inspect.isfunction)]
+    long = sorted((code for code in codes if "shutil" not in code), key=len)[-20:]
+    for number, code in enumerate(long):
+        head, _, body = code.partition("\n")
+        save(kept_folder() / f"{number}.jsonl", Transcript(Conversation("", (Turn(head, Answer(body[:1200])),))))
+    monkeypatch.setattr(predict, "PIECES", 5)
+    monkeypatch.setattr(predict, "SAID", 24)
+    monkeypatch.setattr(predict, "general_prompts", lambda pair: {})
+    monkeypatch.setattr(Measured, "nothing_to_gain", "")
+    monkeypatch.setattr(training, "SHARE_OF_WORDS", 0.08)
+    monkeypatch.setattr(training.Training, "_steps", lambda *_: 40)
+    monkeypatch.setattr(load_head, "FLOOR", -1.0)  # the judge decides
+    code, out, err = specdec("tune", "-p", "demo", "--chats", "--what", "medusa", "--minutes", "1")
+    assert code == 0 and "40 steps on" in err
+    gain = re.search(r"accepted .* ([+-][\d.]+) points", out)
+    assert gain and float(gain[1]) > 8, out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
