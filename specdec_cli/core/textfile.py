@@ -29,6 +29,7 @@ def as_utf8(data: bytes) -> bytes:
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def decode_text(data: bytes) -> str:
-    """The text in `data`. Raises: UnicodeDecodeError."""
-    return as_utf8(data).decode("utf-8")
+def decode_text(data: bytes, *, cut: bool = False) -> str:
+    """The text in `data`, the last character of which may be `cut`. Raises: UnicodeDecodeError."""
+    encoding = next((name for mark, name in MARKS.items() if data.startswith(mark)), "utf-8-sig")
+    return codecs.getincrementaldecoder(encoding)().decode(data, final=not cut)

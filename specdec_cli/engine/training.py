@@ -7,8 +7,11 @@ target's hidden size, V its vocabulary size, S steps of a head.
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
+import shutil
 from abc import abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -72,8 +75,11 @@ def save_arrays(path: Path, arrays: Mapping[str, mx.array], metadata: Mapping[st
     new.touch(0o600)
     try:
         mx.save_safetensors(str(new), dict(arrays), dict(metadata or {}))
-    except RuntimeError as error:  # mlx's own, as for a full disk
-        raise OSError(str(error)) from error
+    except RuntimeError as error:  # mlx's own, which does not say why
+        new.unlink()
+        full = shutil.disk_usage(path.parent).free < sum(array.nbytes for array in arrays.values())
+        code = errno.ENOSPC if full else errno.EIO
+        raise OSError(code, os.strerror(code), str(path)) from error
     new.rename(path)
 
 

@@ -6,8 +6,11 @@ or learned from shares more than SHARED of its runs of tokens with those that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 
@@ -15,8 +18,9 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.textfile import decode_text
 
-# Characters of a document that count, tokens of a piece and of what is said after it.
-LONGEST, MOST_FILES = 20_000, 4000
+# Characters of a document that count, bytes that hold as many in every encoding, files of a folder that are read.
+LONGEST, LONGEST_BYTES, MOST_FILES = 20_000, 80_000, 4000
+# Tokens of a piece and of what is said after it.
 PIECE, SAID = 64, 64
 # Documents that a split needs: a quarter is judged, an eighth is watched while training.
 FEWEST, MOST_JUDGED, MOST_WATCHED = 16, 48, 16
@@ -61,23 +65,42 @@ def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, 
     for path in paths:
         if not path.exists():
             raise UsageError(f"--text {path} does not exist", "name files, or folders of them")
-        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
-        shown = [one for one in inside if not any(part.startswith(".") for part in one.relative_to(path).parts)]
-        if len(shown) > MOST_FILES:
-            tell(f"the first {MOST_FILES} of {len(shown)} files in {path} are read")
-        for file in (one for one in shown[:MOST_FILES] if one.is_file()):
+        inside = list(islice(_files_in(path), MOST_FILES + 1)) if path.is_dir() else [path]
+        if len(inside) > MOST_FILES:
+            tell(f"there are more than {MOST_FILES} files in {path}: the first {MOST_FILES} are read")
+        for file in inside[:MOST_FILES]:
             try:
-                found[str(file.resolve())] = decode_text(file.read_bytes())[:LONGEST]
+                found[str(file.resolve())] = _beginning(file)
             except UnicodeDecodeError as error:
                 if file == path:
                     what = f"--text {path} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
                     raise UsageError(what, f"convert it: iconv -f latin1 -t utf-8 {path}") from error
                 left_out += 1
             except OSError as error:
-                raise UsageError(f"--text {file} cannot be read: {error.strerror}", "name files of your own") from error
+                if file == path:
+                    what = f"--text {path} cannot be read: {error.strerror}"
+                    raise UsageError(what, "name files of your own") from error
+                left_out += 1
     if left_out:
-        tell(f"{count(left_out, 'file')} left out: no UTF-8 text")
+        tell(f"{count(left_out, 'file')} left out: no UTF-8 text, or not to be read")
     return found
+
+
+def _files_in(folder: Path) -> Iterator[Path]:
+    """All that are not hidden, and in no hidden folder."""
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files = (Path(root) / name for name in sorted(names) if not name.startswith("."))
+        yield from (file for file in files if file.is_file())
+
+
+def _beginning(file: Path) -> str:
+    """Of its text. Raises: UnicodeDecodeError, OSError."""
+    if not file.is_file():  # a device or a pipe may have no end
+        raise OSError(errno.EINVAL, "it is no file")
+    with file.open("rb") as stream:
+        data = stream.read(LONGEST_BYTES)
+        return decode_text(data, cut=bool(stream.read(1)))[:LONGEST]
 
 
 def split(documents: Iterable[Document], seed: int) -> Split:

@@ -113,8 +113,8 @@ HAND_BACK = rows.KeyValueRows.hand_back
     ("name", "owner", "method", "broken"),
     [
         ("qwen3", rows.KeyValueRows, "move", stays),
-        ("qwen3", Batch, "run", mixed(Batch)),
-        ("qwen3", rows.KeyValueRows, "hand_back", shifted),
+        pytest.param("qwen3", Batch, "run", mixed(Batch), marks=pytest.mark.slow),
+        pytest.param("qwen3", rows.KeyValueRows, "hand_back", shifted, marks=pytest.mark.slow),
         pytest.param("rwkv7", rows.StateRows, "begin_pass", lambda rows: None, marks=pytest.mark.slow),
         pytest.param("gemma3_text", rows.KeyValueRows, "make_mask", lambda *args, **more: None, marks=pytest.mark.slow),
     ],
@@ -134,16 +134,26 @@ def drawing(name, seed=7, **sampling):
     return lambda size: make_rule(name, Sampler(Sampling(temperature=0.9, **sampling), seed, prompt(0, 20), size))
 
 
-@pytest.mark.parametrize("sampling", [{}, {"repetition_penalty": 1.3, "top_k": 20}, {"frequency_penalty": 0.7}])
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"repetition_penalty": 1.3, "top_k": 20},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"frequency_penalty": 0.7}, marks=pytest.mark.slow),
+    ],
+)
 def test_under_a_seed_each_draws_its_own(sampling):
     assert not Replies("qwen3", drawing("coupled", **sampling)).differ(range(2))
 
 
-@pytest.mark.parametrize("rule", ["token", "block", "match"])
+@pytest.mark.parametrize(
+    "rule", ["token", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("block", "match"))]
+)
 def test_where_nothing_is_drafted_every_rule_draws_the_same_alone_and_in_shared_passes(rule):
     assert not Replies("qwen3", drawing(rule), drafts=False).differ(range(2))
 
 
+@pytest.mark.slow
 def test_a_reply_may_be_cancelled_while_it_shares():
     replies = Replies("qwen3")
     alone = replies.alone()

@@ -33,10 +33,10 @@ from specdec_cli.session.slot import Slot
 PROMPTS = [list(range(3, 60)), [(7 * i) % 97 + 3 for i in range(41)]]
 
 
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("qwen3_5_moe", "from folders", "demo-hybrid")]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("medusa", "qwen3_5_moe", "from folders", "demo-hybrid")]
 
 
-@pytest.fixture(scope="module", params=["qwen3_5", "medusa", *SLOW])
+@pytest.fixture(scope="module", params=["qwen3_5", *SLOW])
 def pair(request, tmp_path_factory):
     if request.param == "demo-hybrid":
         return load(read_registry(packaged_file(), "packaged").find(request.param), drafter="mtp")

@@ -115,6 +115,7 @@ def test_under_auto_a_right_prediction_drafts_from_the_start_whatever_was_learne
     assert finish.stats["decode_seconds"] < 0.3 * plain.stats["decode_seconds"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["cheap", "dear"])
 def test_under_auto_a_prediction_drafts_in_the_first_round_where_rows_are_known_to_be_cheap(machine, request):
     session = request.getfixturevalue(machine)

@@ -159,7 +159,10 @@ OURS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("typed", "ours"), OURS.items())
+@pytest.mark.parametrize(
+    ("typed", "ours"),
+    [pytest.param(*pair, marks=pytest.mark.slow if "-n 3" in pair[0] else ()) for pair in OURS.items()],
+)
 def test_a_habit_does_what_our_own_words_do(specdec, typed, ours):
     assert specdec(*typed.split()) == specdec(*ours.split())
 
@@ -258,6 +261,7 @@ def test_a_model_s_path_with_spaces_after_p_is_no_prompt(specdec, tmp_path, monk
         assert code == 0 and json.loads(out.splitlines()[0])["target"] == name
 
 
+@pytest.mark.slow
 def test_a_prompt_after_p_may_be_longer_than_any_path(specdec):
     code, out, _ = specdec("run", "--raw", "-n", "3", "-q", "-p", "word " * 100)
     assert (code, out) == specdec("run", "--raw", "-n", "3", "-q", "word " * 100)[:2] and code == 0

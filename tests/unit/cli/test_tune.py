@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import io
 import json
@@ -13,14 +12,15 @@ import shutil
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
+import mlx.core as mx
 import pytest
 
 from specdec_cli.chat.kept import kept_folder
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import UsageError
 from specdec_cli.engine.heads import load_head
-from specdec_cli.engine.training import Lesson
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.session.conversation import Answer, Conversation, Turn
@@ -166,12 +166,16 @@ def test_without_write_it_names_the_option_that_uses_it(specdec, text, models, t
 
 @pytest.mark.slow
 def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specdec, text, models, monkeypatch):
-    def full(self, path):
-        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+    def full(*_):
+        raise RuntimeError("[write] Unable to write 2948 bytes to file.")
 
-    monkeypatch.setattr(Lesson, "save", full)
-    code, _, err = specdec("tune", *models, "--text", text)
-    assert code == 5 and "No space left on device\nhint: free some space first" in err
+    with monkeypatch.context() as disk:
+        disk.setattr(mx, "save_safetensors", full)
+        code, _, err = specdec("tune", *models, "--text", text)
+        assert code == 1 and "lesson-0.safetensors: Input/output error\n" in err
+        disk.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+        code, _, err = specdec("tune", *models, "--text", text)
+    assert code == 5 and "lesson-0.safetensors: No space left on device\nhint: free some space first" in err
     assert list(tuned_folder().iterdir()) == []
     monkeypatch.setattr(training, "limit_bytes", lambda usable: 1_000_000)
     code, _, err = specdec("tune", *models, "--text", text)

@@ -65,6 +65,7 @@ def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
         assert answer(desk, job(longer, 5)).read_tokens <= 7
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_a_shared_pass_ends_alone(pair, desk):
     jobs = [job(ids(20, n), 60, k="auto") for n in range(4)]
     leaves = lambda client, event: client.ticket and len(client.events) == 12 and client.ticket.cancel()  # noqa: E731

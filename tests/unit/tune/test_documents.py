@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 
 import pytest
@@ -10,6 +11,7 @@ from specdec_cli.chat.kept import kept_folder
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
+from specdec_cli.tune import documents
 from specdec_cli.tune.documents import PIECE, Document, read_texts, split
 from specdec_cli.tune.kept import chat_messages
 
@@ -81,11 +83,37 @@ def test_folders_give_their_texts_and_files_must_be_text(tmp_path):
         (tmp_path / name).write_bytes(data)
     told = []
     assert list(read_texts([tmp_path], told.append).values()) == ["one", "zwei"]
-    assert told == ["1 file left out: no UTF-8 text"]
+    assert told == ["1 file left out: no UTF-8 text, or not to be read"]
     with pytest.raises(UsageError, match=r"d.bin is not UTF-8: byte 0xff at 0"):
         read_texts([tmp_path / "d.bin"], told.append)
     with pytest.raises(UsageError, match="nowhere does not exist"):
         read_texts([tmp_path / "nowhere"], told.append)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_of_a_large_file_only_the_beginning_is_read_wherever_it_cuts_a_character(tmp_path, encoding):
+    for before in ("", "a", "ab", "abc"):
+        file = tmp_path / f"{before}.txt"
+        file.write_bytes(f"{before}{'€🙂' * 30_000}".encode(encoding))
+        (text,) = read_texts([file], print).values()
+        assert len(text) > 19_990 and text == f"{before}{'€🙂' * 10_000}"[: len(text)]
+
+
+def test_what_has_no_end_is_not_read(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    assert read_texts([tmp_path], print) == {}
+    with pytest.raises(UsageError, match="pipe cannot be read: it is no file"):
+        read_texts([tmp_path / "pipe"], print)
+
+
+def test_of_many_files_the_first_are_read_and_hidden_folders_are_not_walked(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents, "MOST_FILES", 3)
+    for name in (".venv/a.py", *(f"{n}.md" for n in range(5))):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    told = list[str]()
+    assert list(read_texts([tmp_path], told.append).values()) == ["0.md", "1.md", "2.md"]
+    assert told == [f"there are more than 3 files in {tmp_path}: the first 3 are read"]
 
 
 def test_a_kept_chat_is_a_document_with_all_its_messages_and_a_damaged_one_is_named():

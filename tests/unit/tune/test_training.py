@@ -113,6 +113,7 @@ def test_a_loss_that_is_no_number_ends_it_with_what_it_knows(pair, parts, tmp_pa
     assert done.ended == f"its loss was {loss} at step 4"
 
 
+@pytest.mark.slow
 def test_it_ends_where_nothing_better_comes_and_where_it_is_interrupted(pair, parts, tmp_path, short):
     student = Scripted([1.0] * 99, [0.5, 0.6, *[0.6] * 99])
     done = run(pair, student, tmp_path, parts)
@@ -137,6 +138,7 @@ class Killed(BaseException):
     """In place of SIGKILL: nothing of the training runs after it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [1, 5, 8])
 def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, tmp_path, short, at):
     """After so many steps, from the state of the look before; control: with another seed the end is another."""
