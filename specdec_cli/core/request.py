@@ -43,7 +43,6 @@ BOUNDS: Mapping[str, tuple[float, float, float]] = {
 LEAST = {"max_tokens": 0, "min_tokens": 0, "stop_repetition": 0, "attempt": 0, "max_context": 1, "logprobs": 0}
 BIAS_HINT = "ids start at 0, and a value is a number: logit_bias=((42, -5.0),)"
 DEFAULTED = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty")
-FLAGS = (*DEFAULTED, "presence_penalty", "frequency_penalty")
 
 
 ShapeKind = Literal["schema", "regex", "grammar"]

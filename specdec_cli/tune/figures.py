@@ -54,9 +54,9 @@ class Measured:
 
     @property
     def steps(self) -> float:
-        """Plain steps of a round."""
+        """Plain steps of a round. None takes less than one: where it was measured so, the machine was busy."""
         step = self.plain_seconds
-        return round_steps(self.k, self.draft_seconds / self.k / step, self.verify_seconds / step)
+        return max(round_steps(self.k, self.draft_seconds / self.k / step, self.verify_seconds / step), 1.0)
 
     @property
     def speedup(self) -> float:

@@ -25,7 +25,9 @@ FORGOTTEN_SECONDS = 7 * 24 * 3600.0
 
 @contextmanager
 def workplace(identity: Mapping[str, Any]) -> Iterator[Path]:
-    """The folder, of mode 0700, of the training that `identity` describes: what is left in it at the end is deleted.
+    """The folder, of mode 0700, of the training that `identity` describes, deleted at the end.
+
+    Where a signal ends the process the folder stays, as where it is killed.
 
     Raises: UsageError where another process is at it, OSError.
     """
@@ -40,8 +42,12 @@ def workplace(identity: Mapping[str, Any]) -> Iterator[Path]:
         with jsonfile.locked(folder, patience_seconds=0.0):
             try:
                 yield folder
-            finally:
+            except (SystemExit, KeyboardInterrupt):  # a window that was closed, say
+                raise
+            except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
+                raise
+            shutil.rmtree(folder, ignore_errors=True)
     except BlockingIOError as error:
         raise UsageError("the same training is under way in another process", "wait for it, or end it") from error
 

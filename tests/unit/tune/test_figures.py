@@ -36,6 +36,7 @@ def test_the_figures_of_a_prediction_by_hand():
     assert (found.tokens_a_pass, found.near_share) == (2.0, 0.75)
     assert found.steps == pytest.approx(1.5)  # 3 ms of draft and 12 ms of target, over plain steps of 10 ms
     assert (found.speedup, found.perfect) == (pytest.approx(2 / 1.5), pytest.approx(4 / 1.5))
+    assert measured(found.stats, draft=0.002, verify=0.007).steps == 1.0  # measured on a busy machine
 
 
 def test_nothing_is_to_be_gained_where_even_a_perfect_draft_would_not_pay_or_this_one_is_perfect():
