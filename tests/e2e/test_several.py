@@ -97,6 +97,7 @@ def test_k_plus_one_rows_share_the_sums_of_a_pass(two):
     assert drafted["sums"] < 0.6 * plain["sums"]
 
 
+@pytest.mark.full
 def test_four_ranks_say_the_same(pairs, tmp_path):
     asks = [{"prompt": "x", "options": {"max_tokens": 3, "temperature": 0.0, "k": k}} for k in (0, 2, "auto")]
     cases = [{"pair": pair, "asks": asks[i : i + 1] + asks[2:]} for i, pair in enumerate(pairs.values())]

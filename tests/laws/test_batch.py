@@ -69,10 +69,11 @@ class Replies:
         return found
 
 
+@pytest.mark.parametrize("orders", [3, pytest.param(12, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", EACH)
-def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(name):
+def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(name, orders):
     """And its caches are then as good as its own: it goes on with them as from a prompt that was read."""
-    assert not Replies(name).differ(range(3 if name == NAMES[0] else 6))
+    assert not Replies(name).differ(range(orders))
 
 
 @pytest.mark.parametrize(

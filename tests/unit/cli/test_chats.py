@@ -199,12 +199,13 @@ def test_run_without_a_prompt_is_a_chat_that_is_kept_unless_the_variable_says_no
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_thirty_kills_lose_at_most_the_turn_under_way(monkeypatch, tmp_path):
+@pytest.mark.parametrize("kills", [8, pytest.param(30, marks=pytest.mark.full)])
+def test_kills_lose_at_most_the_turn_under_way(monkeypatch, tmp_path, kills):
     """Each chat continues the last one, ends a turn, and is killed at some moment of the next one."""
     monkeypatch.setenv("HOME", str(tmp_path))
     dice, known, late = random.Random(30), [], 0
     arguments = ["-m", "specdec_cli", "chat", "-c", "-p", "demo", "-n", "12", "--plain", "--on-overflow", "drop-oldest"]
-    for number in range(30):
+    for number in range(kills):
         chat = pexpect.spawn(sys.executable, [*arguments, f"x{number} = 1"], encoding="utf-8", timeout=60)
         chat.expect_exact("stopped at --max-tokens 12")
         chat.expect_exact("> ")
@@ -218,4 +219,4 @@ def test_thirty_kills_lose_at_most_the_turn_under_way(monkeypatch, tmp_path):
         turns = said(path)
         assert turns in ([*known, f"x{number} = 1"], [*known, f"x{number} = 1", f"y{number} = 2"])
         known, late = turns, late + (turns[-1][0] == "y")
-    assert len(known) == 30 + late and json.loads(path.read_text().splitlines()[0])["pair"] == "demo"
+    assert len(known) == kills + late and json.loads(path.read_text().splitlines()[0])["pair"] == "demo"

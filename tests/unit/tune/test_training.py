@@ -207,12 +207,12 @@ class Shuffled:
 def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_refused(
     pair, student, parts, tmp_path, monkeypatch, wrong
 ):
-    monkeypatch.setattr(predict, "PIECES", 24)
+    monkeypatch.setattr(predict, "PIECES", 12)
     monkeypatch.setattr(engine, "RATE", 2e-3)
     now = iter(range(1000))  # a second for each lesson and each step
     pieces = pieces_of(parts.judged, 0)
     before = measure(pair.session(), pieces, 3, lambda *_: None)
-    seconds, learner = (60, Shuffled(student)) if wrong else (140, student)
+    seconds, learner = (60, Shuffled(student)) if wrong else (100, student)
     done = run(pair, learner, tmp_path, parts, seconds, clock=lambda: float(next(now)))
     tuned = under_adapter(pair, str(tmp_path / training.BEST))
     found = judge(before, measure(tuned.session(tuned.first), pieces, 3, lambda *_: None))
