@@ -35,7 +35,7 @@ from specdec_cli.cli import (
     tune,
 )
 from specdec_cli.cli.command import choose, notify
-from specdec_cli.cli.config import TYPES, use_config
+from specdec_cli.cli.config import TYPES, read_settings, use_config
 from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
@@ -115,8 +115,19 @@ def fail(error: SpecdecError, arguments: Sequence[str] = ()) -> int:
 
     if "--json" in arguments and arguments[0] in STREAMS and not error.told:
         print_event(sys.stdout, Failure(error.message, error.hint, error.exit_code))
-    print_error(sys.stderr, error, plain="--plain" in sys.argv)
+    print_error(sys.stderr, error, wants_plain(arguments))
     return error.exit_code
+
+
+def wants_plain(arguments: Sequence[str]) -> bool:
+    """Whether the line, the variable or the config says --plain; one that is wrong says nothing here."""
+    if "--plain" in arguments:
+        return True
+    if said := os.environ.get(f"{PREFIX}PLAIN"):
+        return said.lower() in ("1", "true", "t", "yes", "y", "on")
+    with suppress(UsageError):
+        return bool(read_settings().values.get("plain"))
+    return False
 
 
 def usage_error(error: TyperException) -> UsageError:
@@ -210,7 +221,7 @@ def begin(missing: NoPair, arguments: list[str]) -> int:
         return fail(missing, arguments)
     *about, question = missing.offer.split("\n")
     for line in (f"{missing.message[0].upper()}{missing.message[1:]}.", *about):
-        notify(line, plain="--plain" in arguments)
+        notify(line, wants_plain(arguments))
     get, show = missing.command, ("demo",)
     answers = {"": get, "y": get, "yes": get, "n": (), "no": (), "d": show, "demo": show}
     try:
@@ -218,7 +229,7 @@ def begin(missing: NoPair, arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     if not chosen:
-        return fail(missing)
+        return fail(missing, arguments)
     code = exit_code([*chosen])
     return code if code or chosen == show else exit_code(arguments)
 

@@ -18,6 +18,7 @@ from specdec_cli.cli.table import SETTINGS, is_setting
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.tomlfile import TomlFile
 from specdec_cli.system.config import model_folders
+from specdec_cli.ui import display
 
 OF_ANOTHER_TYPE = {bool: ['"yes"', "1"], int: ['"many"', "1.5"], float: ['"warm"', "true"], str: ["true", "[1]"]}
 OUT_OF_BOUNDS = [
@@ -343,3 +344,22 @@ def test_edit_opens_the_editor_and_says_the_error_with_its_line(specdec, monkeyp
         assert (code, message.startswith(f"the editor {editor} failed: ")) == (2, True)
     monkeypatch.setenv("VISUAL", "false")
     assert specdec.refused("config", "edit")[:2] == (2, "the editor false failed: 1")
+
+
+@pytest.mark.parametrize(
+    ("config", "variable", "line", "plain"),
+    [
+        ("", "", (), False),
+        ("", "", ("--plain",), True),
+        ("", "1", (), True),
+        ("plain = true\n", "", (), True),
+        ("plain = true\n", "false", (), False),
+        ("plain = 7\n", "", (), False),  # the error that is told is of this line itself
+    ],
+)
+def test_an_error_too_is_plain_where_any_source_says_so(specdec, monkeypatch, config, variable, line, plain):
+    seen = []
+    monkeypatch.setattr(display, "print_error", lambda err, error, plain: seen.append(plain))
+    monkeypatch.setenv("SPECDEC_PLAIN", variable)
+    specdec.config.write_text(config)
+    assert specdec("run", "-p", "nosuch", "x", *line)[0] and seen == [plain]
