@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import secrets
+import shlex
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -76,7 +77,7 @@ def _require_ours(path: Path, id: str) -> None:
     except ValueError:  # no JSON, or no UTF-8
         theirs = None
     if theirs != id:
-        hint = f"take another name, or continue it: specdec chat --resume {path}"
+        hint = f"take another name, or continue it: specdec chat --resume {shlex.quote(str(path))}"
         raise UsageError(f"{path} holds something other than this conversation", hint)
 
 
@@ -109,7 +110,9 @@ def load(path: Path) -> Transcript:
         lines = as_utf8(data).rstrip(b"\n").split(b"\n")
         header = jsonfile.parse_object(lines[0])
         if "event" in header:
-            raise UsageError(f"{path} is a trace, not a saved chat", f"play it: specdec replay {path}")
+            raise UsageError(
+                f"{path} is a trace, not a saved chat", f"play it: specdec replay {shlex.quote(str(path))}"
+            )
         if header.pop("transcript", None) != VERSION:
             raise ValueError(f"a transcript of version {VERSION} begins with its header")
         if wrong := [name for name in NAMES if not isinstance(header.get(name), str | None)]:

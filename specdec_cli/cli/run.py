@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -161,7 +162,7 @@ def _decoded(data: bytes, source: str, file: str) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start} of {len(data)}",
-            f"convert it first: iconv -f latin1 -t utf-8 {file} | specdec run",
+            f"convert it first: iconv -f latin1 -t utf-8 {shlex.quote(str(file))} | specdec run",
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from contextlib import suppress
@@ -46,6 +47,7 @@ def tune(
     pair: str | None = None,
     target: str | None = None,
     draft: str | None = None,
+    adapter: str | None = None,
     text: list[Path] | None = None,
     chats: bool = False,
     what: str | None = None,
@@ -73,7 +75,7 @@ def tune(
         )
     tell = partial(notify, plain=False)
     texts = documents.read_texts(text or [], tell)
-    models = ModelOptions(pair=pair, target=target, draft=draft, offline=offline)
+    models = ModelOptions(pair=pair, target=target, draft=draft, adapter=adapter, offline=offline)
     spec = replace(specify(models, raw=True, shown=True), drafter=DEFAULT_DRAFTER)
     spec = spec if spec.pair.draft else replace(spec, reason="")  # of what drafts without one
     name, k = _name(out, spec.pair, what), spec.pair.expected_k or DEFAULT_K
@@ -197,8 +199,7 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took:
         note = f"{spec.pair.name}, {learner.made} on {len(parts.trained)} documents"
         add_pair(user_file(), replace(pair, name=name, note=note))
         say(f"kept as the pair {name}: specdec run -p {name} 'your prompt'")
-    elif learner.what == "draft" and spec.pair.source != "command line":
-        say(f"kept: specdec run -p {spec.pair.name} --draft-adapter {place} 'your prompt'")
     else:
-        adapter = f" --draft-adapter {place}" if learner.what == "draft" else ""
-        say(f"kept: specdec run {' '.join(pair.options)}{adapter} 'your prompt'")
+        named = learner.what == "draft" and pair.source != "command line"
+        words = ["-p", pair.name, *pair.adapters] if named else pair.options
+        say(f"kept: specdec run {shlex.join(words)} 'your prompt'")

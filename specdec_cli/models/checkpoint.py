@@ -8,6 +8,7 @@ tensor.
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -248,7 +249,7 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
         )
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         base = read_json(folder / "adapter_config.json", name).get("base_model_name_or_path")
-        hint = f"specdec run --target {base or 'MODEL'} --adapter {folder}"
+        hint = f"specdec run --target {base or 'MODEL'} --adapter {shlex.quote(str(folder))}"
         raise NotAvailable(f"{name} is an adapter, and no model by itself", hint)
     config = read_json(folder / "config.json", name)
     checkpoint_of(config, folder, name)

@@ -74,7 +74,13 @@ class Pair:
     @property
     def options(self) -> list[str]:
         """The words of a command line that name its models."""
-        return ["--target", self.target, *draft_options(self.draft)]
+        return ["--target", self.target, *draft_options(self.draft), *self.adapters]
+
+    @property
+    def adapters(self) -> list[str]:
+        """The words of a command line that name its adapters."""
+        named = {"--adapter": self.target_adapter, "--draft-adapter": self.draft_adapter}
+        return [word for option, folder in named.items() if folder for word in (option, folder)]
 
     @property
     def own_head(self) -> bool:

@@ -12,7 +12,7 @@ import platformdirs
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import Refused
-from specdec_cli.models.checkpoint import Checkpoint, read_header
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_header
 from specdec_cli.pairs.pair import Pair
 
 RECORD = "tuned.json"
@@ -40,8 +40,8 @@ def folder_named(name: str, pair: Pair | None) -> Path | None:
 
 def fingerprint(checkpoint: Checkpoint) -> str:
     """sha256 of each weight file's size, header and last bytes; all bytes would take as long as loading."""
-    digest = hashlib.sha256()
-    for path in checkpoint.weights:
+    digest, adapter = hashlib.sha256(), [checkpoint.adapter / ADAPTER] if checkpoint.adapter else []
+    for path in (*checkpoint.weights, *adapter):
         header, size = read_header(path), path.stat().st_size
         shapes = sorted((name, one.dtype, one.shape) for name, one in header.tensors.items())
         digest.update(f"{size} {shapes}".encode())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -74,7 +75,7 @@ def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, 
             except UnicodeDecodeError as error:
                 if file == path:
                     what = f"--text {path} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
-                    raise UsageError(what, f"convert it: iconv -f latin1 -t utf-8 {path}") from error
+                    raise UsageError(what, f"convert it: iconv -f latin1 -t utf-8 {shlex.quote(str(path))}") from error
                 left_out += 1
             except OSError as error:
                 if file == path:

@@ -229,6 +229,28 @@ def test_what_was_tuned_is_refused_beside_other_weights(specdec, text, tiny_pair
 
 
 @pytest.mark.slow
+def test_an_adapter_of_the_target_is_named_beside_what_was_tuned_and_bound_to_it(
+    specdec, text, models, trained, tmp_path
+):
+    trained("")
+    assert specdec("tune", *models, "--text", text, "--out", "first")[0] == 0
+    own = tmp_path / "my adapter"  # both models are of one shape
+    shutil.move(tuned_folder() / "first", own)
+    tuned = "tune", *models, "--adapter", own, "--text", text, "--out"
+    _, _, err = specdec(*tuned, "second")
+    assert f"--adapter '{own}' --draft-adapter {tuned_folder() / 'second'} 'your prompt'" in err
+    assert specdec(*tuned, "mine", "--write")[0] == 0
+    pair = load_registry(packaged_file(), user_file()).pairs["mine"]
+    assert (pair.target_adapter, pair.draft_adapter) == (str(own), str(tuned_folder() / "mine"))
+    line = "run", "-p", "mine", "--raw", "-n", "4", "x"
+    assert specdec(*line)[0] == 0
+    weights = bytearray((own / "adapters.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (own / "adapters.safetensors").write_bytes(weights)
+    assert specdec.refused(*line)[1].startswith("mine was tuned for another target: ")
+
+
+@pytest.mark.slow
 def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
     """Real weights, and 20 chats of functions of the standard library: they are right far more often than before."""
     kept_folder().mkdir(parents=True)
