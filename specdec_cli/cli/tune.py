@@ -181,8 +181,8 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took:
             with suppress(UsageError):  # the target may say nothing after any of them
                 both = [measured(pair, general, "general prompts") for pair in (first, after)]
             beside = {
-                name: measured(learner.pair, pieces_of(parts.judged, seed), f"documents measured, {name}", drafter)
-                for name, drafter in learner.others.items()
+                kind.about: measured(learner.pair, pieces_of(parts.judged, seed), f"documents, by {kind.about}", kind)
+                for kind in learner.others
             }
         found = judge(before, tuned, learner.same_cost, learner.new)
         screen.print_judgement(sys.stdout, before, tuned, found, both)

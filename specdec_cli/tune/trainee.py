@@ -42,9 +42,9 @@ class Trainee:
         """Bytes that its training takes."""
 
     @property
-    def others(self) -> dict[str, DrafterKind]:
-        """Who else drafts for this target without any training, by name."""
-        return {}
+    def others(self) -> tuple[DrafterKind, ...]:
+        """Who else drafts for this target without any training."""
+        return ()
 
     def before(self) -> LoadedPair:
         """The pair before any training."""
@@ -125,9 +125,8 @@ class MedusaTrainee(Trainee):
         return 4 * COPIES * self.k * size * size
 
     @property
-    def others(self) -> dict[str, DrafterKind]:
-        own = {str(self.pair.names[1]): MODEL} if self.pair.first.draft else {}
-        return {LOOKUP.about: LOOKUP} | own
+    def others(self) -> tuple[DrafterKind, ...]:
+        return (LOOKUP, MODEL) if self.pair.first.draft else (LOOKUP,)
 
     def before(self) -> LoadedPair:
         return replace(self.pair, first=Slot(self.pair.first.target, self.student().cached()), costs={})

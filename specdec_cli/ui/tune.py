@@ -72,9 +72,16 @@ def print_curve(out: TextIO, done: Trained) -> None:
 
 def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
     """What other drafters do on the same documents, by their names."""
+    if not others:
+        return
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("beside", overflow="fold")
+    for title in ("accepted", "tokens a pass", "over plain decoding"):
+        table.add_column(title, no_wrap=True)
     for name, one in others.items():
-        accepted, passed = percent(one.acceptance.mean, digits=1), f"{one.tokens_a_pass:.2f} tokens a pass"
-        _print(out, {"beside": f"{name}: {accepted} accepted, {passed}, {one.speedup:.2f}× plain decoding"})
+        rate = percent(one.acceptance.mean, digits=1)
+        table.add_row(Text(safe(name)), rate, f"{one.tokens_a_pass:.2f}", f"{one.speedup:.2f}×")
+    make_console(out, plain=False).print(table)
 
 
 def print_judgement(
