@@ -27,7 +27,7 @@ FORGOTTEN_SECONDS = 7 * 24 * 3600.0
 def workplace(identity: Mapping[str, Any]) -> Iterator[Path]:
     """The folder, of mode 0700, of the training that `identity` describes, deleted at the end.
 
-    Where a signal ends the process the folder stays, as where it is killed.
+    Where a signal or a failure ends the training the folder stays, as where it is killed.
 
     Raises: UsageError where another process is at it, OSError.
     """
@@ -42,9 +42,7 @@ def workplace(identity: Mapping[str, Any]) -> Iterator[Path]:
         with jsonfile.locked(folder, patience_seconds=0.0):
             try:
                 yield folder
-            except (SystemExit, KeyboardInterrupt):  # a window that was closed, say
-                raise
-            except BaseException:
+            except OSError:  # a full disk needs the room
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
             shutil.rmtree(folder, ignore_errors=True)

@@ -79,8 +79,8 @@ def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
     for title in ("accepted", "tokens a pass", "over plain decoding"):
         table.add_column(title, no_wrap=True)
     for name, one in others.items():
-        rate = percent(one.acceptance.mean, digits=1)
-        table.add_row(Text(safe(name)), rate, f"{one.tokens_a_pass:.2f}", f"{one.speedup:.2f}×")
+        rate = one.acceptance.mean if one.rates else None  # lookups may find nothing at all
+        table.add_row(Text(safe(name)), percent(rate, digits=1), f"{one.tokens_a_pass:.2f}", f"{one.speedup:.2f}×")
     make_console(out, plain=False).print(table)
 
 

@@ -20,6 +20,7 @@ import pytest
 from specdec_cli.chat.kept import kept_folder
 from specdec_cli.chat.transcript import Transcript, save
 from specdec_cli.core.errors import UsageError
+from specdec_cli.core.stats import Stats
 from specdec_cli.engine.heads import load_head
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
@@ -191,7 +192,7 @@ def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specd
     assert code == 0 and "kept as the pair heads" in err and "measuring again" in err
     beside = out[out.index("beside ") :].splitlines()
     assert re.fullmatch(r"beside +accepted +tokens a pass +over plain decoding *", beside[0])
-    assert re.fullmatch(r"the text itself +([\d.]+ %|—) +[\d.]+ +[\d.]+× *", beside[1])
+    assert re.fullmatch(r"the text itself +([\d.]+ %|–) +[\d.]+ +[\d.]+× *", beside[1])
     assert beside[2].startswith("the pair's draft ")
     assert re.search(r"at each position +(\d+ ){3} +(\d+ ){2}\d+ *$", out, re.M)  # K 3
     place = tuned_folder() / "heads"
@@ -293,11 +294,13 @@ def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatc
         with workplace({"what": "head"}) as other:
             assert other != folder
     assert not folder.exists()
-    with pytest.raises(ZeroDivisionError), workplace({"what": "draft"}):
-        raise ZeroDivisionError
+    with pytest.raises(OSError, match="full"), workplace({"what": "draft"}):
+        raise OSError("full")
     assert not folder.exists()
-    with pytest.raises(SystemExit), workplace({"what": "draft"}):
-        raise SystemExit(143)
+    for failure in (MemoryError, SystemExit):
+        with pytest.raises(failure), workplace({"what": "draft"}):
+            raise failure
+        assert folder.exists()
     (folder / "lesson-0.safetensors").touch()
     with workplace({"what": "draft"}) as again:
         assert again == folder and [path.name for path in again.iterdir()] == ["lesson-0.safetensors"]
@@ -329,3 +332,10 @@ def test_a_training_that_is_killed_goes_on_to_the_same_end(specdec, text, models
         assert code == 0 and "going on with a training that was killed" in err
         ends.append([line for line in out.splitlines() if line.startswith(("loss", "agrees"))])
     assert ends[0] == ends[1] and "60 steps on" in err
+
+
+def test_where_lookups_find_nothing_they_have_no_rate():
+    out = io.StringIO()
+    nothing = {f"{n}": Stats(emitted_tokens=10, rounds=10) for n in range(2)}
+    screen.print_beside(out, {"the text itself": Measured(2, nothing, 0, 0.01, 0.0, 0.01)})
+    assert re.search(r"^the text itself +– +1.00 +1.00×", out.getvalue(), re.M)
