@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch==2.13.0", "tokenizers>=0.22", "safetensors>=0.6", "numpy>=2"]
 # ///
-"""Train what `specdec_cli/demo` ships, on this machine's own Python: `uv run train.py pair|hybrid|stretch --out FOLDER`
+"""Train what `specdec_cli/demo` ships, on this machine's own Python: `uv run train.py pair|hybrid --out FOLDER`
 
 A draft is accepted as far as it agrees with the target on text that the *target* writes, so it learns on exactly that
 (DistillSpec, Zhou et al., arXiv:2310.08461). Then both learn from each other (Zhang et al., arXiv:1706.00384): where
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import nn
 
@@ -161,24 +161,8 @@ def train_hybrid(folder):
     return [network]
 
 
-def stretch_pair(*folders):
-    """The shipped pair with a context of 4,096, for measurements of drafts on long prompts; not shipped itself.
-
-    A higher base of the rotary embedding (Xiong et al., arXiv:2309.16039), then mutual learning on windows as long."""
-    pair = []
-    for folder in folders:
-        for file in (folder / "config.json", folder / "tokenizer_config.json"):
-            # The least turn of the shipped base over 1,024 tokens is that of the new one over about 4,400.
-            file.write_text(file.read_text().replace(" 1024,", " 4096,").replace(" 10000.0,", " 45000.0,"))
-        pair.append(Network(Config(folder)))
-        pair[-1].load_state_dict(load_file(DEMO / folder.name / "model.safetensors"))
-    streams = training_streams(Tokenizer.from_file(str(folder / "tokenizer.json")), standard_library())
-    learn_on_own_text("stretch", pair, streams, 64, 0.2, 96, 256, 3.0, 120_000, window=4096, lean=0.5)
-    return pair
-
-
 def main(arguments=None):
-    recipes = {"pair": train_pair, "hybrid": train_hybrid, "stretch": stretch_pair}
+    recipes = {"pair": train_pair, "hybrid": train_hybrid}
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recipe", choices=recipes)
     parser.add_argument("--out", type=Path, required=True, help="gets target/ and draft/, or hybrid/")
