@@ -113,7 +113,7 @@ HAND_BACK = rows.KeyValueRows.hand_back
 @pytest.mark.parametrize(
     ("name", "owner", "method", "broken"),
     [
-        ("qwen3", rows.KeyValueRows, "move", stays),
+        pytest.param("qwen3", rows.KeyValueRows, "move", stays, marks=pytest.mark.slow),
         pytest.param("qwen3", Batch, "run", mixed(Batch), marks=pytest.mark.slow),
         pytest.param("qwen3", rows.KeyValueRows, "hand_back", shifted, marks=pytest.mark.slow),
         pytest.param("rwkv7", rows.StateRows, "begin_pass", lambda rows: None, marks=pytest.mark.slow),

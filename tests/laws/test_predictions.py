@@ -143,6 +143,7 @@ LONGER = {
 }
 
 
+@pytest.mark.slow
 def test_under_auto_what_a_shape_forces_drafts_in_the_first_round_where_rows_are_known_to_be_cheap(cheap):
     request = Request(k="auto", max_tokens=60, logit_bias=ONLY_A, constraint=Constraint("regex", "a{200}"))
     emitted = []

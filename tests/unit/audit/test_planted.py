@@ -100,6 +100,7 @@ def measured(session, rows=(5,), tokens=24):
     return measure(session, [("code", KnownText(ids, [Position.of(step) for step in plain]))], rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 4), pytest.param("bfloat16", None, marks=pytest.mark.full)])
 def test_another_order_of_summation_is_the_machines_and_ours_is_the_same_to_the_bit(tmp_path, dtype, bits):
     session = open_session(Pair("tiny", str(precise_folder(tmp_path / "target", dtype, bits)), None))

@@ -41,6 +41,7 @@ def test_no_command_that_chats_takes_the_demo_pair_unasked(specdec, arguments):
     assert (code, err.splitlines()[0]) == (3, f"error: {SAID}") and (out == "" or json.loads(out)["message"] == SAID)
 
 
+@pytest.mark.slow
 def test_raw_text_a_race_and_the_pairs_own_name_take_it_and_say_what_it_is(specdec):
     for words in (["run", "--raw"], ["run", "-p", "demo"], ["race"]):
         code, out, err = specdec(*words, "-n", "4", "--temp", "0", "def f(")

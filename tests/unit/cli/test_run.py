@@ -43,7 +43,8 @@ def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tm
     assert "NO_COLOR" in environment or b"\x1b" not in screen.raw
 
 
-@pytest.mark.parametrize("command", ["run", pytest.param("chat", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "chat"])
 def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone(specdec, command):
     words = [command, "-p", "demo", "-k", "4", "-n", "24", "--temp", "0", "-q"]
     lone = ["--raw", "def read_lines(path):"] if command == "run" else []

@@ -112,7 +112,8 @@ def counting(tmp_path_factory):
     return load(Pair("counting", str(folder), None), drafter="mtp")
 
 
-@pytest.mark.parametrize("medusa", [pytest.param(False, marks=pytest.mark.slow), True], ids=["mtp", "medusa"])
+@pytest.mark.slow
+@pytest.mark.parametrize("medusa", [False, True], ids=["mtp", "medusa"])
 def test_a_head_that_learned_drafts_in_a_pair_as_it_did_in_training(counting, tmp_path, medusa):
     """From the folder that is kept. Control: before any step it says something else."""
     target = counting.first.target

@@ -105,7 +105,7 @@ def short(monkeypatch):
     monkeypatch.setattr(training, "LOOK_STEPS", 2)
 
 
-@pytest.mark.parametrize("loss", [math.nan, math.inf])
+@pytest.mark.parametrize("loss", [pytest.param(math.nan, marks=pytest.mark.slow), math.inf])
 def test_a_loss_that_is_no_number_ends_it_with_what_it_knows(pair, parts, tmp_path, short, loss):
     student = Scripted([1.0, 1.0, 1.0, loss], [0.5, 0.6, 0.55])
     done = run(pair, student, tmp_path, parts)

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pyte
+import pytest
 from rich.live import Live
 from rich.progress import Progress
 
@@ -62,6 +63,7 @@ def test_a_pull_writes_filtered_lines():
     assert err.getvalue() == "to download: 5 MB\n"
 
 
+@pytest.mark.slow
 def test_refreshing_erases_no_line_of_a_complete_file(monkeypatch):
     """rich's own refreshing drew between a line's measure of the bars and its writing: a pull lost a file's line."""
     monkeypatch.setenv("TERM", "xterm")

@@ -114,6 +114,7 @@ def test_a_head_that_is_too_long_is_refused_whole_or_not(behind):
     assert behind().get("/health", headers={"X": "x" * 60_000}).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_is_too_large_is_refused_announced_or_not(behind):
     client = behind(most_body_bytes=1000)
     text = json.dumps({**ASKED, "user": "x" * 3000})
