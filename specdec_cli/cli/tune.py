@@ -167,7 +167,7 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took:
         except Refused as error:  # a head that guesses hardly more than luck does
             say(f"not kept: {error.message}")
             return
-        general = general_prompts(after)
+        judged, general = pieces_of(parts.judged, seed), general_prompts(after)
         both: list[Measured] = []
         with display.counting(sys.stderr) as count:
 
@@ -177,11 +177,11 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took:
                 session = pair.session(pair.slot())
                 return measure(session, pieces, learner.k, lambda done, all: count(done, all, words), drafter)
 
-            tuned = measured(after, pieces_of(parts.judged, seed), "documents measured again")
+            tuned = measured(after, judged, "documents measured again")
             with suppress(UsageError):  # the target may say nothing after any of them
                 both = [measured(pair, general, "general prompts") for pair in (first, after)]
             beside = {
-                kind.about: measured(learner.pair, pieces_of(parts.judged, seed), f"documents, by {kind.about}", kind)
+                kind.about: measured(learner.pair, judged, f"documents, by {kind.about}", kind)
                 for kind in learner.others
             }
         found = judge(before, tuned, learner.same_cost, learner.new)

@@ -6,7 +6,6 @@ or learned from shares more than SHARED of its runs of tokens with those that ar
 
 from __future__ import annotations
 
-import errno
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -66,6 +65,8 @@ def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, 
     for path in paths:
         if not path.exists():
             raise UsageError(f"--text {path} does not exist", "name files, or folders of them")
+        if not (path.is_file() or path.is_dir()):  # a device or a pipe may have no end
+            raise UsageError(f"--text {path} is neither a file nor a folder", "name files, or folders of them")
         inside = list(islice(_files_in(path), MOST_FILES + 1)) if path.is_dir() else [path]
         if len(inside) > MOST_FILES:
             tell(f"there are more than {MOST_FILES} files in {path}: the first {MOST_FILES} are read")
@@ -97,8 +98,6 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 def _beginning(file: Path) -> str:
     """Of its text. Raises: UnicodeDecodeError, OSError."""
-    if not file.is_file():  # a device or a pipe may have no end
-        raise OSError(errno.EINVAL, "it is no file")
     with file.open("rb") as stream:
         data = stream.read(LONGEST_BYTES)
         return decode_text(data, cut=bool(stream.read(1)))[:LONGEST]

@@ -74,13 +74,10 @@ def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
     """What other drafters do on the same documents, by their names."""
     if not others:
         return
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("beside", overflow="fold")
-    for title in ("accepted", "tokens a pass", "over plain decoding"):
-        table.add_column(title, no_wrap=True)
+    table = _table("beside", "accepted", "tokens a pass", "over plain decoding")
     for name, one in others.items():
         rate = one.acceptance.mean if one.rates else None  # lookups may find nothing at all
-        table.add_row(Text(safe(name)), percent(rate, digits=1), f"{one.tokens_a_pass:.2f}", f"{one.speedup:.2f}×")
+        table.add_row(name, percent(rate, digits=1), f"{one.tokens_a_pass:.2f}", f"{one.speedup:.2f}×")
     make_console(out, plain=False).print(table)
 
 
@@ -88,14 +85,11 @@ def print_judgement(
     out: TextIO, before: Measured, after: Measured, found: Judgement, general: Sequence[Measured]
 ) -> None:
     """Before and after, side by side; `general` are both on prompts of other kinds, where there are any."""
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for name in ("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"):
-        table.add_column(name, no_wrap=True)
+    table = _table("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents")
     rates = (percent(one.acceptance.mean, digits=1) for one in (before, after))
     table.add_row("accepted", *rates, _change(found.acceptance, " points", 0.0))
-    table.add_row(
-        "at each position", *(" ".join(f"{100 * share:.0f}" for share in one.positions) for one in (before, after))
-    )
+    shares = (" ".join(f"{100 * share:.0f}" for share in one.positions) for one in (before, after))
+    table.add_row("at each position", *shares)
     table.add_row("tokens a pass", *(f"{one.tokens_a_pass:.2f}" for one in (before, after)), _change(found.passes))
     if general and min(len(one.stats) for one in general) > 1:  # an interval takes two
         forgotten = passes(*general)
@@ -104,6 +98,13 @@ def print_judgement(
     table.add_row("over plain decoding", *(f"{one.speedup:.2f}×" for one in (before, after)), "as measured each time")
     table.add_row("a round's draft", elapsed(before.draft_seconds), elapsed(after.draft_seconds))
     make_console(out, plain=False).print(table)
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for title in titles:
+        table.add_column(title, no_wrap=True)
+    return table
 
 
 def _change(found: Interval, unit: str = " %", none: float = 1.0) -> str:

@@ -102,7 +102,7 @@ def test_of_a_large_file_only_the_beginning_is_read_wherever_it_cuts_a_character
 def test_what_has_no_end_is_not_read(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     assert read_texts([tmp_path], print) == {}
-    with pytest.raises(UsageError, match="pipe cannot be read: it is no file"):
+    with pytest.raises(UsageError, match="pipe is neither a file nor a folder"):
         read_texts([tmp_path / "pipe"], print)
 
 
