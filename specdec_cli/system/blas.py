@@ -70,8 +70,10 @@ def _threads() -> tuple[str, bool]:
 
 def fit_threads(weight_bytes: int) -> None:
     """One thread for small weights, one a core for others. For OpenBLAS alone, and where the user chose no number."""
+    if load() is None:
+        return
     threads, chosen = _threads()
-    if load() is not None and not chosen and (choose := getattr(ctypes.CDLL(None), "openblas_set_num_threads", None)):
+    if not chosen and (choose := getattr(ctypes.CDLL(None), "openblas_set_num_threads", None)):
         choose(1 if weight_bytes < SMALL_BYTES else int(threads))
 
 
@@ -114,7 +116,7 @@ def _load_numpys() -> str | None:
         openblas = ctypes.CDLL(str(library))
         functions = {name: getattr(openblas, f"{prefix}{name}64_") for name in FUNCTIONS}
         addresses = {name: ctypes.cast(one, ctypes.c_void_p).value or 0 for name, one in functions.items()}
-        with os.fdopen(os.memfd_create("specdec-blas"), "wb") as file:
+        with os.fdopen(_memory_file(), "wb") as file:
             file.write(shared_object(addresses))
             file.flush()
             path = f"/proc/self/fd/{file.fileno()}"
@@ -122,6 +124,12 @@ def _load_numpys() -> str | None:
                 ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
                 return f"{_name()} of numpy"
     return None
+
+
+def _memory_file() -> int:
+    if sys.platform == "linux":
+        return os.memfd_create("specdec-blas")
+    raise OSError("only Linux has files in memory")
 
 
 def _numpys_library() -> Path | None:
@@ -216,9 +224,8 @@ def _name() -> str | None:
 
 def physical_cores(cpus: Path = CPUS, quota: Path = QUOTA) -> int:
     """Cores that this process may use: hardware threads of one core count once, a container's quota is respected."""
-    allowed = os.sched_getaffinity(0)
     siblings = set()
-    for cpu in allowed:
+    for cpu in os.sched_getaffinity(0) if sys.platform == "linux" else range(os.cpu_count() or 1):
         try:
             siblings.add((cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text())
         except OSError:
