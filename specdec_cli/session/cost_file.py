@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import platformdirs
 
@@ -21,6 +23,9 @@ SCHEMA = 6
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
 LOCK_SECONDS = 1.0
+# So long a power state is believed.
+POWER_SECONDS = 10.0
+T = TypeVar("T")
 
 Values = Mapping[str, Any]
 
@@ -59,24 +64,54 @@ class CostFile:
 
 
 def power_state() -> str:
-    """What this machine runs on now, such as `battery, low power`."""
+    """What this machine runs on now, such as `battery, low power`. On a Mac that takes two programs."""
     return power_source() + (", low power" if low_power_mode() else "")
 
 
-@dataclass(frozen=True, slots=True)
-class CostsAtPower:
-    """The costs in `store` at one `power`: what was measured while that changed is not written."""
+class Power:
+    """What this machine runs on, by `ask`: in a thread of its own, whose work is done in order, and rarely."""
 
-    store: CostStore
-    power: str
-    power_now: Callable[[], str] = power_state
+    def __init__(self, ask: Callable[[], str] = power_state, now: Callable[[], float] = time.monotonic) -> None:
+        self._ask, self._now, self._told = ask, now, ("", -POWER_SECONDS)
+        self._thread = ThreadPoolExecutor(1, "power")
+
+    def then(self, act: Callable[[str], T]) -> Future[T]:
+        """Do `act`, given the power, of not more than `POWER_SECONDS` ago; the process ends after it was done."""
+        return self._thread.submit(lambda: act(self._state()))
+
+    def _state(self) -> str:
+        if self._now() - self._told[1] >= POWER_SECONDS:
+            self._told = self._ask(), self._now()
+        return self._told[0]
+
+
+class CostsAtPower:
+    """The costs in `store` at the power of now: what was measured while that changed is not written.
+
+    Whoever writes does not wait for the power, nor for the file.
+    """
+
+    def __init__(self, store: CostStore, power: Power) -> None:
+        self._store, self._power = store, power
+        self._began = power.then(str)
 
     def get(self, key: str, /) -> Values | None:
-        return self.store.get(f"{key} · {self.power}")
+        return self._power.then(lambda _: self._store.get(self._at(key))).result()
 
     def __setitem__(self, key: str, values: Values, /) -> None:
-        if self.power_now() == self.power:
-            self.store[f"{key} · {self.power}"] = values
+        self._power.then(lambda now: self._write(key, values) if now == self._began.result() else None)
+
+    def _write(self, key: str, values: Values) -> None:
+        self._store[self._at(key)] = values
+
+    def _at(self, key: str) -> str:
+        return f"{key} · {self._began.result()}"
+
+
+@cache
+def power() -> Power:
+    """This machine's."""
+    return Power()
 
 
 def cost_file() -> CostFile:

@@ -28,7 +28,7 @@ from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import DraftHead, Notify, PairFiles, resolve, unheard
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
-from specdec_cli.session.cost_file import CostsAtPower, CostStore, power_state
+from specdec_cli.session.cost_file import CostsAtPower, CostStore, power
 from specdec_cli.session.session import LoadedPair, sampling_of
 from specdec_cli.session.slot import Slot
 from specdec_cli.system import blas
@@ -236,7 +236,7 @@ def _load_models(
         tokenizer=files.tokenizer,
         first=slot,
         generation_config=target.generation_config,
-        costs={} if costs is None or device.is_virtual() else CostsAtPower(costs, power_state()),
+        costs={} if costs is None or device.is_virtual() else CostsAtPower(costs, power()),
         identity=f"{models} · kv {kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if drafts else 0.0,

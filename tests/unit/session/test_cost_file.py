@@ -1,10 +1,10 @@
 """A memo on disk: what was written is read, and nothing it holds or lacks does harm."""
 
-from threading import Thread
+from threading import Thread, current_thread
 
 import pytest
 
-from specdec_cli.session.cost_file import KEPT_ENTRIES, SCHEMA, CostFile, CostsAtPower
+from specdec_cli.session.cost_file import KEPT_ENTRIES, POWER_SECONDS, SCHEMA, CostFile, CostsAtPower, Power
 
 
 @pytest.fixture
@@ -56,10 +56,25 @@ def test_programs_that_write_at_once_lose_nothing(path):
 
 def test_costs_that_were_measured_while_the_power_changed_are_not_written():
     """A server that was unplugged wrote what a battery gives as costs on mains, for 30 days."""
-    store, now = {}, ["mains"]
-    costs = CostsAtPower(store, "mains", lambda: now[0])
+    store, now, clock = {}, ["mains"], [0.0]
+    power = Power(lambda: now[0], lambda: clock[0])
+    costs = CostsAtPower(store, power)
     costs["x"] = {"i": 1}
-    now[0] = "battery, low power"
+    assert costs.get("x") == {"i": 1}
+    now[0], clock[0] = "battery, low power", POWER_SECONDS
     costs["x"] = {"i": 2}
     assert costs.get("x") == {"i": 1}
-    assert CostsAtPower(store, "battery, low power").get("x") is None
+    assert CostsAtPower(store, power).get("x") is None
+
+
+def test_the_power_is_asked_once_in_ten_seconds_and_never_in_the_thread_that_writes():
+    """Every entry of every reply started two programs on a Mac, in a server's only generating thread."""
+    asked, clock = [], [0.0]
+    power = Power(lambda: asked.append(current_thread()) or "mains", lambda: clock[0])
+    costs = CostsAtPower({}, power)
+    for reply in range(20):
+        clock[0] = reply * 1.0
+        for key in "abcd":
+            costs[key] = {"i": reply}
+        assert costs.get("d") == {"i": reply}
+    assert len(asked) == 2 and current_thread() not in asked
