@@ -156,9 +156,9 @@ def working_set_bytes() -> int | None:
 def usable_bytes() -> int:
     """Bytes that models may take before headroom: Metal's recommended working set, else this machine's memory.
 
-    What the servers of other processes hold is not among them; some are left in any case.
+    What the servers of other processes hold or may take is not among them; some are left in any case.
     """
-    taken = sum(server.weight_bytes for server in servers.others())
+    taken = sum(server.held_bytes for server in servers.others())
     return max((working_set_bytes() or physical_bytes()) - taken, 1 << 20)
 
 

@@ -115,7 +115,7 @@ class MemoryEstimate:
         """The servers of other processes with what they hold, and the command that ends them."""
         first, *more = self.servers
         who = f"{1 + len(more)} servers, which hold" if more else f"the server of {first.pair}, which holds"
-        held = size(sum(server.weight_bytes for server in self.servers))
+        held = size(sum(server.held_bytes for server in self.servers))
         return f"beside {who} {held}", f"specdec stop {'--all' if more else first.pid}"
 
     @property
@@ -129,7 +129,7 @@ class MemoryEstimate:
 
     def obstacle(self) -> DoesNotFit:
         """The refusal, with both numbers and what would fit."""
-        context, taken = self.largest_context, sum(server.weight_bytes for server in self.servers)
+        context, taken = self.largest_context, sum(server.held_bytes for server in self.servers)
         names = " and ".join(part.name for part in self.footprints)
         message = too_large(names, self.peak_bytes, self.context_tokens, self.limit_bytes)
         if taken and self.peak_bytes <= limit_bytes(self.available_bytes + taken):

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
-from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
+from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
@@ -59,7 +59,7 @@ class Scheduler:
     """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
 
     `switch` gives the pair that a job names, in the place of the one that is loaded. `holds` hears how many bytes of
-    weights are in memory. Raises: what `load` raises now.
+    weights are in memory, and how many more the caches may take. Raises: what `load` raises now.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Scheduler:
         options: SchedulerOptions | None = None,
         clock: Clock = time.perf_counter,
         switch: Callable[[str], LoadedPair] | None = None,
-        holds: Callable[[int], None] = lambda weight_bytes: None,
+        holds: Callable[[int, int], None] = lambda weight_bytes, cache_bytes: None,
     ) -> None:
         self._holds = holds
         self.options, self._clock = options or SchedulerOptions(), clock
@@ -99,8 +99,11 @@ class Scheduler:
     def submit(self, job: Job, deliver: Deliver) -> JobHandle:
         """Take `job` on: `deliver` gets its events, from another thread, the last one a Finish or a Failure.
 
-        Raises: Busy if too many wait, TooLong if the prompt exceeds the context, TooLarge for the memory.
+        Raises: Busy if too many wait, TooLong if the prompt exceeds the context, TooLarge for the memory; what ended
+        the thread that generates, if that is over.
         """
+        if self._failure is not None:
+            raise self._failure
         if (capacity := self._capacities.get(job.pair)) is not None:
             require_room(job, capacity)
         handle = JobHandle(job, deliver, self._clock())
@@ -165,8 +168,19 @@ class Scheduler:
                 self._queue.close()
             self._loaded.set()
             self._serve()
+        except BaseException as error:  # noqa: BLE001 - the thread's boundary: nobody else would end its clients
+            self._end_all(unforeseen(reason(error)))
         finally:
+            self._loaded.set()
             device.leave_thread()
+
+    def _end_all(self, failure: SpecdecError) -> None:
+        """The thread cannot go on: whoever waits hears of `failure`, and so does whoever comes."""
+        self._failure = failure
+        self._queue.close()
+        for handle in (*self._running, *self._queue.take_cancelled()):
+            self._end(handle, Failure(failure.message, failure.hint, failure.exit_code))
+        self._jobs, self._beginning = (), None
 
     def _serve(self) -> None:
         while not self._queue.closed:
@@ -206,7 +220,7 @@ class Scheduler:
                 self._sharing = Sharing(pair, capacity, self.options.parallel, self._refusals.get(name))
                 self._refusals[name] = self._sharing.refusal
                 self._pair = pair
-                self._holds(capacity.weight_bytes)
+                self._holds(capacity.weight_bytes, self._budget_bytes)
         return self._pair
 
     def _conversation(self, slot: Slot | None) -> Conversation:
@@ -389,4 +403,4 @@ class Scheduler:
         self._conversations = self._pair = self._sharing = None
         gc.collect()
         clear_cache()
-        self._holds(0)
+        self._holds(0, 0)

@@ -25,13 +25,22 @@ FILE_BYTES = 1024
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """`since`: seconds of the epoch; `weight_bytes` of its models are in memory, none while these are unloaded."""
+    """`since`: seconds of the epoch; `weight_bytes` of its models are in memory, none while these are unloaded.
+
+    The caches of its conversations may take `cache_bytes` more.
+    """
 
     pid: int
     pair: str
     url: str
     since: float
     weight_bytes: int = 0
+    cache_bytes: int = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """What no other process should count on."""
+        return self.weight_bytes + self.cache_bytes
 
     @property
     def path(self) -> Path:
@@ -45,15 +54,17 @@ def servers_folder() -> Path:
 
 
 @contextmanager
-def announced(pair: str, url: str) -> Iterator[Callable[[int], None]]:
-    """While open, other processes see this one as a server; yields what tells them how many bytes its weights take.
+def announced(pair: str, url: str) -> Iterator[Callable[[int, int], None]]:
+    """While open, other processes see this one as a server.
+
+    Yields what tells them how many bytes its weights take, and how many its caches may.
 
     Where no file or lock can be had, nobody sees it.
     """
     server, descriptor = RunningServer(os.getpid(), pair, url, time.time()), -1
 
-    def tell(weight_bytes: int) -> None:
-        text = json.dumps(asdict(replace(server, weight_bytes=weight_bytes))).encode()
+    def tell(weight_bytes: int, cache_bytes: int) -> None:
+        text = json.dumps(asdict(replace(server, weight_bytes=weight_bytes, cache_bytes=cache_bytes))).encode()
         with suppress(OSError):
             os.pwrite(descriptor, text.ljust(FILE_BYTES), 0)  # of one length: nothing older stays behind it
 
@@ -62,7 +73,7 @@ def announced(pair: str, url: str) -> Iterator[Callable[[int], None]]:
         draft = server.path.with_suffix(".new")
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        tell(0)
+        tell(0, 0)
         draft.replace(server.path)
     try:
         yield tell

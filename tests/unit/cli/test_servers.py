@@ -27,7 +27,7 @@ def test_those_that_run_are_listed(specdec):
         (found,) = json.loads(specdec("ps", "--json")[1])
     assert (code, err) == (0, "")
     assert out.split() == ["tiny", "http://127.0.0.1:1", "pid", f"{PARENT},", "12", "min,", "4.9", "GB"]
-    assert found["pid"] == PARENT and {*found} == {"pid", "pair", "url", "since", "weight_bytes"}
+    assert found["pid"] == PARENT and {*found} == {"pid", "pair", "url", "since", "weight_bytes", "cache_bytes"}
 
 
 def test_what_is_to_end_must_be_one_that_runs_and_one_alone(specdec):

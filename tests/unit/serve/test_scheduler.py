@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.serving import TURNS, Client, alone, answer, desk_of, ids, job, tiny_loaded
-from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable, SpecdecError
 from specdec_cli.core.events import Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.serve import scheduler
 from specdec_cli.serve.conversations import Conversations
@@ -51,6 +51,27 @@ def test_the_machine_is_kept_awake_while_somebody_waits_for_an_answer_and_no_lon
     desk.close()
     assert [*dict.fromkeys(states)] == ["awake", "event", "free"] and states[-1] == "free"
     assert states.count("event") == len(client.events)
+
+
+def test_a_thread_that_dies_ends_its_clients_at_once_with_the_error_and_tells_whoever_comes(pair, monkeypatch):
+    """Where `caffeinate` could not be started, the thread was gone, and every client waited for its own timeout."""
+
+    all_came = threading.Event()
+
+    def broken():
+        all_came.wait()
+        raise AssertionError("no programs here")
+
+    desk = desk_of(pair)
+    monkeypatch.setattr(scheduler, "awake", broken)
+    clients = [Client(desk, job(ids(40, seed))) for seed in range(3)]
+    all_came.set()
+    ends = [client.wait().end for client in clients]
+    assert [type(end) for end in ends] == [Failure] * 3 and "no programs here" in ends[-1].message
+    assert desk.status().jobs == 3 and not desk.status().running
+    with pytest.raises(SpecdecError, match="no programs here"):
+        Client(desk, job(ids(40)))
+    desk.close()
 
 
 def storm(pair, desk, jobs, seed, cancel_share=0.3):

@@ -17,7 +17,7 @@ WAITS = """
 import sys, time
 from specdec_cli.system.servers import announced
 with announced("demo", "http://127.0.0.1:1") as holds:
-    holds(5)
+    holds(5, 0)
     print(flush=True)
     time.sleep(60)
 """
@@ -29,10 +29,10 @@ def test_a_server_is_seen_from_its_start_to_its_end_by_others_only_its_owner_rea
         (own,) = servers.running()
         assert (own.pid, own.pair, own.url, own.weight_bytes) == (os.getpid(), "demo", "http://127.0.0.1:8040", 0)
         assert own.path.stat().st_mode & 0o777 == 0o600
-        holds(123_456)
-        assert servers.running()[0].weight_bytes == 123_456 and servers.others() == ()
-        holds(5)
-        assert servers.running()[0].weight_bytes == 5
+        holds(123_456, 789)
+        assert servers.running()[0].held_bytes == 123_456 + 789 and servers.others() == ()
+        holds(5, 0)
+        assert servers.running()[0].held_bytes == 5
     assert servers.running() == [] and not list(servers.servers_folder().iterdir())
 
 
@@ -54,6 +54,8 @@ def test_what_others_hold_is_not_usable_and_what_an_idle_one_could_hold_is():
     alone = device.usable_bytes()
     with plant(weight_bytes=1 << 20):
         assert alone - device.usable_bytes() == 1 << 20
+    with plant(weight_bytes=1 << 20, cache_bytes=1 << 21):  # a second process filled what the first one's caches need
+        assert alone - device.usable_bytes() == 3 << 20
     with plant(weight_bytes=0):
         assert device.usable_bytes() == alone
     with plant(weight_bytes=1 << 60):
@@ -64,7 +66,7 @@ def test_a_folder_that_cannot_be_written_only_hides_a_server(tmp_path, monkeypat
     (tmp_path / "file").write_text("")
     monkeypatch.setattr(servers, "servers_folder", lambda: tmp_path / "file" / "servers")
     with pytest.raises(ZeroDivisionError), servers.announced("demo", "") as holds:
-        holds(5)
+        holds(5, 0)
         assert servers.running() == []
         raise ZeroDivisionError  # and what happens inside is what comes out
 
