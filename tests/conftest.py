@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,7 +17,8 @@ from fakes import isolation
 HOME = isolation.move_in()
 # Before mlx is imported: TF32 would round float32 products on some devices.
 os.environ["MLX_ENABLE_TF32"] = "0"
-if "PYTEST_XDIST_WORKER" in os.environ:
+MACOS = "MACOS_FOLDER" in os.environ  # of tests/macos/stand_in.py
+if "PYTEST_XDIST_WORKER" in os.environ and not MACOS:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores
 
 # A shell starts what goes on in the background with Ctrl-C ignored, nohup with SIGHUP, and children inherit both.
@@ -27,7 +29,7 @@ for number in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
 import pytest
 from hypothesis import settings
 
-from specdec_cli.system import blas
+from specdec_cli.system import blas, machine
 
 blas.load()  # before the fakes import mlx
 
@@ -56,6 +58,18 @@ def pytest_configure(config):
         raise pytest.UsageError("TEST_DEVICE is gpu, and mlx has no GPU here\nhint: TEST_DEVICE=cpu")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Where this machine stands in for a Mac, -m macos means the default tier as well."""
+    for item in items:
+        if MACOS and is_default(item):
+            item.add_marker("macos")
+
+
+def is_default(item):
+    return not any(item.get_closest_marker(tier) for tier in ("slow", "full", "real", "metal"))
+
+
 # What an item of the default tier may not do, as the interpreter names it; other tiers may.
 OUTSIDE = {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "pty.spawn", "socket.bind"}
 in_default_tier = False
@@ -66,6 +80,18 @@ def refuse_outside(event, arguments):
         raise AssertionError(f"{event} in the default tier; hint: mark the test slow")
 
 
+class NoPrograms:
+    """`subprocess` for `system.machine` in the default tier: on a Mac it starts `pmset` and `caffeinate`."""
+
+    SubprocessError = subprocess.SubprocessError
+
+    @staticmethod
+    def run(command, **options):
+        raise FileNotFoundError(command[0])
+
+    Popen = run
+
+
 sys.addaudithook(refuse_outside)
 sys.addaudithook(isolation.refuse_writes)
 
@@ -73,7 +99,8 @@ sys.addaudithook(isolation.refuse_writes)
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
     global in_default_tier
-    in_default_tier = not any(item.get_closest_marker(tier) for tier in ("slow", "full", "real", "metal"))
+    in_default_tier = is_default(item)
+    machine.subprocess = NoPrograms if in_default_tier else subprocess
     isolation.watching = True
     try:
         return (yield)

@@ -1,7 +1,8 @@
 """One target pass for several conversations: a plain token of each, from one reading of the weights.
 
 A plain pass is bound by memory traffic, so a few rows more cost little. Only the network runs on all rows at once: each
-keeps its rule, noise, constraint and penalties, and its tokens are those that it would have alone.
+keeps its rule, noise, constraint and penalties. Its logits are those that it would have alone, up to rounding: a
+device may sum in another order where a pass has more rows, so a near-tie can flip.
 """
 
 from __future__ import annotations

@@ -224,8 +224,10 @@ def _name() -> str | None:
 
 def physical_cores(cpus: Path = CPUS, quota: Path = QUOTA) -> int:
     """Cores that this process may use: hardware threads of one core count once, a container's quota is respected."""
-    siblings = set()
-    for cpu in os.sched_getaffinity(0) if sys.platform == "linux" else range(os.cpu_count() or 1):
+    siblings, allowed = set(), set(range(os.cpu_count() or 1))
+    if sys.platform == "linux":
+        allowed = os.sched_getaffinity(0)
+    for cpu in allowed:
         try:
             siblings.add((cpus / f"cpu{cpu}/topology/thread_siblings_list").read_text())
         except OSError:

@@ -30,8 +30,11 @@ print(json.dumps(result, default=str))
 """
 
 
+KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "MACOS_FOLDER", "MACOS_STARTS")
+
+
 def environment(server: HubServer, home: Path, **extra: str) -> dict[str, str]:
-    kept = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH") if key in os.environ}
+    kept = {key: os.environ[key] for key in KEPT if key in os.environ}
     here = {"HF_ENDPOINT": server.url, "HF_HOME": str(home), "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "*"}
     return kept | here | {"PYTHONDONTWRITEBYTECODE": "1"} | extra
 

@@ -49,7 +49,7 @@ def move_in() -> Path:
             os.environ.setdefault(name, str(Path.home() / file))
     for name in [name for name in os.environ if name.startswith(PERSONAL) and name not in SUITE]:
         del os.environ[name]
-    home = Path(tempfile.mkdtemp(prefix="specdec-home-")).resolve()
+    home = Path(tempfile.mkdtemp(prefix="specdec home-")).resolve()
     (home / "runtime").mkdir(mode=0o700)
     os.environ |= {"HOME": str(home), "XDG_RUNTIME_DIR": str(home / "runtime"), "HF_HUB_OFFLINE": "1"}
     return home

@@ -62,6 +62,7 @@ def test_it_says_which_pair_is_loaded_and_takes_a_paste_alt_enter_and_fences_as_
     assert chat.end()[0] == 0
 
 
+@pytest.mark.macos
 def test_ctrl_c_stops_the_reply_and_the_next_turn_has_the_partial_text_as_its_history(tmp_path, endless):
     saved = tmp_path / "chat.jsonl"
     arguments = ("--target", endless, "--draft", endless, "-k", "4", "-n", "90000", "--save", str(saved))
@@ -251,6 +252,7 @@ def test_json_turns_each_reply_into_events_and_failures_too(piped):
     assert events[-1]["exit_code"] == 5
 
 
+@pytest.mark.macos
 def test_a_saved_chat_is_continued_with_its_pair_and_its_history(piped, tmp_path):
     saved = tmp_path / "chat.jsonl"
     assert piped("-n", "8", "--save", str(saved), "-s", "Brief.", stdin="def f(a):\n")[0] == 0

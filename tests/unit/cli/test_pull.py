@@ -19,6 +19,7 @@ from specdec_cli.system.machine import physical_bytes
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.macos
 def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_default(world):
     weights = threading.Event()
     world.hub.fault = lambda line: weights.wait(60) and None if "safetensors" in line else None
@@ -112,6 +113,7 @@ def test_verify_finds_corrupted_bytes_removes_them_and_the_next_pull_heals(pulle
     assert "org/small: 4 files have the Hub's checksums" in healed.err
 
 
+@pytest.mark.macos
 def test_killed_in_the_middle_the_complete_model_is_kept_and_the_next_pull_ends_it(world):
     """SIGKILL while the draft's weights come: nothing is half there, and the target's weights are not sent twice."""
     draft = next(iter(world.hub.repos[SMALL].values()))["model.safetensors"]
@@ -217,6 +219,7 @@ def test_run_and_pull_after_a_pull_open_no_socket(pulled):
     assert (default.code, default.out) == (0, done.out)
 
 
+@pytest.mark.macos
 def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(world):
     """The Hub and a Mac's disk ignore case."""
     assert world("pull", "--target", BIG.upper()).code == 0

@@ -93,6 +93,7 @@ def post(port, stream, prompt="def f(", tokens=900):
 
 
 @pytest.mark.slow
+@pytest.mark.macos
 def test_ctrl_c_ends_it_at_once_during_an_answer(running, tmp_path):
     process, port = running
     with urllib.request.urlopen(post(port, stream=True), timeout=60) as reply:

@@ -61,6 +61,7 @@ def run(*arguments):
 
 
 @pytest.mark.slow
+@pytest.mark.macos
 def test_a_server_in_the_background_answers_once_it_is_started_and_ends_when_told():
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = str(found.getsockname()[1])

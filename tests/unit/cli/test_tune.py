@@ -105,6 +105,7 @@ def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pai
 
 
 @pytest.mark.slow
+@pytest.mark.macos
 def test_a_prediction_is_a_table_and_nothing_is_written(specdec, text, models):
     code, out, _ = specdec("tune", *models, "--text", text, "--predict-only")
     assert code == 0 and not tuned_folder().exists()
@@ -311,6 +312,7 @@ def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatc
 
 
 @pytest.mark.slow
+@pytest.mark.macos
 def test_a_training_that_is_killed_goes_on_to_the_same_end(specdec, text, models, tmp_path):
     """By SIGKILL. The other one begins again with the first one's lessons and numbers, and is not killed."""
     arguments = "tune", *models, "--text", text, "--what", "medusa", "--minutes", "1", "--out"

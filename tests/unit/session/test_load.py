@@ -150,7 +150,9 @@ def test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_cont
     target, draft = map(str, tiny_pair)
     store, pair = {}, Pair("tiny", target, draft)
     found = load(pair, costs=store)
-    assert found.costs.store is store and target in found.identity and "kv full" in found.identity
+    found.costs["x"] = {"i": 1}
+    assert found.costs.get("x") == {"i": 1} and len(store) == 1
+    assert target in found.identity and "kv full" in found.identity
     wide = str(tiny_folder(tmp_path / "wide", TINY | {"head_dim": 32}, seed=1))
     others = [
         load(Pair("tiny", target, draft, target_revision="v1")),
