@@ -199,11 +199,12 @@ class FileSystem:
         text = os.path.abspath(os.fsdecode(path))  # noqa: PTH100 - links stay
         if text.startswith(ABSENT) and any(text == one or text.startswith(f"{one}/") for one in ABSENT):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fsdecode(path))
-        if not text.startswith(self._root) or _is_there(text):
+        if not text.startswith(f"{self._root}/") or _is_there(text):
             return path
-        found = self._root
-        for part in text[len(self._root) :].strip("/").split("/"):
-            found = f"{found}/{_entry(found, part)}"
+        found, name = text.rsplit("/", 1)
+        if not _is_there(found):
+            found = os.fspath(self.real(found))
+        found = f"{found}/{_entry(found, name)}"
         return found if found != text else path
 
     def _found(self, original: Callable[..., Any], paths: int) -> Callable[..., Any]:
