@@ -92,8 +92,8 @@ def test_what_only_linux_has_is_found(plant, monkeypatch):
 def test_twenty_replies_ask_for_the_power_once_in_ten_seconds(tmp_path):
     """Each entry of the cost file, several a reply, started `pmset` twice."""
     starts = tmp_path / "starts"
-    lines = "".join(f"def f{number}(\n" for number in range(20))
-    done = ran("-m", "specdec_cli", "chat", "-p", "demo", "-n", "8", "--json", starts=starts, input=lines)
+    lines = "".join(f"def f{number}(\n/clear\n" for number in range(20))
+    done = ran("-m", "specdec_cli", "chat", "-p", "demo", "-n", "40", "--json", starts=starts, input=lines)
     assert done.returncode == 0, done.stderr
     finished = [event for line in done.stdout.splitlines() if (event := json.loads(line))["event"] == "finish"]
     asked = starts.read_text().splitlines().count("pmset -g batt")
