@@ -116,17 +116,19 @@ class HeadDrafter(StepwiseDrafter):
     """A head trained with the target, which drafts from the target's own hidden states and keeps none of its own.
 
     Its first token comes from the pass that reads the accepted tokens with the target's states; each further one from
-    what the pass before it carried on. Medusa heads draft no more tokens than they are.
+    what the pass before it carried on. Medusa heads draft no more tokens than they are, and all from that first pass.
     """
 
     def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
         super().__init__(rule)
         self._head, self._target, self.name = head, target, head.kind
         self._step: Step | None = None
+        self._k, self._known = 0, NO_TOKENS
 
     def propose(self, context: Sequence[int], k: int) -> Proposal:
         """As any; at most so many tokens as the head can."""
-        return super().propose(context, min(k, self._head.most))
+        self._k = min(k, self._head.most)
+        return super().propose(context, self._k)
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -148,10 +150,14 @@ class HeadDrafter(StepwiseDrafter):
 
     def _first_logits(self, context: Sequence[int]) -> mx.array:
         self._step = self._head.first()
-        return self._head.logits(self._step.scored)
+        self._known = self._head.known_logits(self._step, self._k)
+        return self._known[:1]
 
     def _next_logits(self, token: mx.array) -> mx.array:
         assert self._step is not None
+        self._known = self._known[1:]
+        if self._known.shape[0]:
+            return self._known[:1]
         self._step = self._head.next(token, self._step.carried)
         return self._head.logits(self._step.scored)
 

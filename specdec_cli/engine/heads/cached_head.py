@@ -207,6 +207,10 @@ class CachedHead:
         self._entries += 1
         return self.head.read(token, carried, self._cache, self._drafted)
 
+    def known_logits(self, first: Step, k: int) -> mx.array:
+        """Scores of those of `k` tokens, drafted from `first`, that are known before any is drawn: one product."""
+        return self.logits(self.head.module.known(first, k))
+
     def logits(self, scored: mx.array) -> mx.array:
         """The target's own scores [T, V] of the head's output [1, T, D]."""
         return self.head.output_head.logits(scored[0])

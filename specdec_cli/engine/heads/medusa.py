@@ -52,6 +52,10 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         """`hidden` [B, T, D], and by head `step` what is to be scored; the state itself is carried on."""
         return Step(self.blocks[step](hidden), hidden)
 
+    def known(self, step: Step, k: int) -> mx.array:
+        """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, K, D]: all."""
+        return mx.concatenate([block(step.carried) for block in self.blocks[:k]], axis=1)
+
     def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
         """As `MtpHead.guesses`."""
         return [block(hidden) for block in self.blocks[:steps]]

@@ -90,6 +90,10 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         """An empty one, of all positions or of the last `recent` ones."""
         return KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
 
+    def known(self, step: Step, k: int) -> mx.array:
+        """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, 1, D]: the first."""
+        return step.scored
+
     def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
         """What the output head scores in step s, from 1 to `steps`, each [B, T, D]: row p guesses token p + 1 + s.
 

@@ -12,6 +12,7 @@ from specdec_cli.core.errors import Refused
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import HeadDrafter
 from specdec_cli.engine.heads.load_head import load_head
+from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.models.heads import is_for_a_head, read_head
 from specdec_cli.pairs.files import resolve
@@ -66,6 +67,22 @@ def test_a_copy_and_a_context_that_nobody_handed_over_draft_the_same():
     first = finished(drafter.propose(context, K)).tokens.tolist()
     twin = HeadDrafter(cached.copy(len(context)), target.copy(len(context)), greedy(target.vocab_size))
     assert first == finished(twin.propose(context, K)).tokens.tolist() == equations(target, heads, context)
+
+
+def test_a_draft_reads_the_output_head_once(monkeypatch):
+    """All its states are known at once; each token read the output head again, 0.35 GB in an 8B target of 4 bits."""
+    target, products = tiny_target(), []
+    drafter = HeadDrafter(cached_head(target, random_medusa(heads=K), recent=1), target, greedy(target.vocab_size))
+    logits = OutputHead.logits
+    monkeypatch.setattr(
+        OutputHead, "logits", lambda self, rows: (products.append(rows.shape[0]), logits(self, rows))[1]
+    )
+    for _ in target.prefill(PROMPT):
+        pass
+    for k in (1, 3, K + 3):
+        list(drafter._read(PROMPT))
+        products.clear()
+        assert finished(drafter.propose(PROMPT, k)).tokens.size == products[0] == min(k, K) and len(products) == 1
 
 
 @pytest.fixture
