@@ -6,7 +6,6 @@ import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten, tree_map_with_path
-from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.utils import linear_to_lora_layers
 from mlx_lm.utils import load_model, quantize_model, save_model
 
@@ -14,7 +13,7 @@ from fakes.models import TINY, tiny_folder
 from fakes.reading import watch
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine import load as load_module
-from specdec_cli.engine.load import blank_network, empty_model, load, load_network, unverifiable
+from specdec_cli.engine.load import Adapted, blank_network, empty_model, load, load_network, unverifiable
 from specdec_cli.models.checkpoint import read_checkpoint
 
 IDS = mx.array([[3, 4, 5]])
@@ -117,6 +116,6 @@ def test_an_adapter_is_in_the_matrices_unless_they_are_packed_and_says_what_mlx_
     (adapter / "adapter_config.json").write_text(json.dumps({"num_layers": 2, "lora_parameters": lora}))
     checkpoint, ids = read_checkpoint(folder, "tiny"), mx.array([[5, 6, 7, 8]])
     found = load_network(checkpoint.with_adapter(str(adapter)))
-    assert any(isinstance(layer, LoRALinear) for layer in found.modules()) == packed
+    assert any(isinstance(layer, Adapted) for layer in found.modules()) == packed
     assert np.allclose(found(ids), network(ids), atol=1e-3)
     assert not np.allclose(found(ids), load_network(checkpoint)(ids), atol=1e-1)
