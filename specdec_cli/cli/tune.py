@@ -66,6 +66,7 @@ def tune(
     from specdec_cli.tune import documents
     from specdec_cli.tune.predict import measure, pieces_of
     from specdec_cli.tune.trainee import trainee
+    from specdec_cli.tune.training import PIECES, fitting_pieces
     from specdec_cli.ui import display
     from specdec_cli.ui import tune as screen
 
@@ -82,6 +83,7 @@ def tune(
     reserve = 2 * (documents.PIECE + documents.SAID)
     session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
     learner = trainee(what, spec, session.pair, k, seed)
+    lesson = PIECES if predict_only else fitting_pieces(session.pair, learner.learning_bytes, learner.piece_bytes)
     parts = documents.split(_documents(session, texts, chats, tell), seed)
     screen.print_split(sys.stdout, parts, seed)
     with awake(), display.counting(sys.stderr) as count:
@@ -97,7 +99,7 @@ def tune(
         say("training may gain: the same command without --predict-only trains")
     else:
         sys.stdout.flush()
-        _train(learner, parts, before, minutes, time.monotonic() - began, name, write)
+        _train(learner, lesson, parts, before, minutes, time.monotonic() - began, name, write)
 
 
 def _name(out: str | None, pair: Pair, what: str | None) -> str:
@@ -129,20 +131,28 @@ def _documents(session: Session, texts: dict[str, str], chats: bool, tell: Calla
     return [Document(name, tuple(found)) for name, found in ids.items()]
 
 
-def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took: float, name: str, write: bool) -> None:
-    """Train, judge, and keep or delete. To measure `before` took so many seconds."""
+def _train(
+    learner: Trainee,
+    lesson: int,
+    parts: Split,
+    before: Measured,
+    minutes: int,
+    took: float,
+    name: str,
+    write: bool,
+) -> None:
+    """Train, by lessons of so many pieces, judge, and keep or delete. To measure `before` took so many seconds."""
     from specdec_cli.pairs.files import resolve
     from specdec_cli.pairs.registry import add_pair, user_file
     from specdec_cli.pairs.tuned import fingerprints
     from specdec_cli.tune import kept
     from specdec_cli.tune.figures import judge
     from specdec_cli.tune.predict import general_prompts, measure, pieces_of
-    from specdec_cli.tune.training import BEST, Training, require_memory
+    from specdec_cli.tune.training import BEST, Training
     from specdec_cli.ui import display
     from specdec_cli.ui import tune as screen
 
     spec, seed = learner.spec, learner.seed
-    require_memory(learner.pair, learner.learning_bytes)
     target, *drafts = resolve(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
     bound = fingerprints(target, drafts[0] if drafts and learner.what == "draft" else None)
     texts = [[one.name, one.ids] for one in (*parts.watched, *parts.trained)]
@@ -153,9 +163,19 @@ def _train(learner: Trainee, parts: Split, before: Measured, minutes: int, took:
         later = duration(round(took * (1.5 + len(learner.others))))
         say(f"{begun}, for {minutes} min at most; Ctrl-C ends it and keeps the best so far")
         say(f"then about {later} of measuring again")
+        if learner.cost:
+            say(learner.cost)
         with Interrupt() as interrupt, screen.tune_progress(sys.stderr) as report:
             done = Training(
-                learner.pair, learner.student(), folder, 60 * minutes, seed, report, interrupt.requested
+                learner.pair,
+                learner.student(),
+                folder,
+                60 * minutes,
+                seed,
+                report,
+                interrupt.requested,
+                pieces=lesson,
+                piece_bytes=learner.piece_bytes,
             ).run(parts)
         screen.print_curve(sys.stdout, done)
         say(f"{done.looks[-1].step} steps on {done.words} of the target's own words; {done.ended}")

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache, wraps
 from importlib.metadata import version
 from statistics import median
@@ -232,6 +232,20 @@ def bound_memory() -> None:
     recommended = working_set_bytes()
     if backend() == "metal" and recommended:
         mx.set_cache_limit(min(MOST_CACHED_BYTES, int(recommended * CACHED_SHARE)))
+
+
+@contextmanager
+def keeping_freed(nbytes: int) -> Iterator[None]:
+    """On Metal: in this context mlx keeps so many bytes of freed buffers, if that is more than it may otherwise."""
+    before = mx.set_cache_limit(nbytes) if backend() == "metal" else 0
+    if before > nbytes:
+        mx.set_cache_limit(before)
+    try:
+        yield
+    finally:
+        if backend() == "metal":
+            mx.set_cache_limit(before)
+            mx.clear_cache()
 
 
 def clear_cache() -> None:

@@ -9,14 +9,24 @@ from typing import cast
 
 from specdec_cli.core.errors import Refused, UsageError
 from specdec_cli.core.kinds import HEADS, LOOKUP, MODEL, TRAINED, DrafterKind
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.training import DraftStudent, HeadStudent, Student
+from specdec_cli.engine.training import (
+    KEPT_LOGIT_ARRAYS,
+    KEPT_VALUES,
+    DraftStudent,
+    HeadStudent,
+    Student,
+    matrices,
+    value_bytes,
+)
 from specdec_cli.models.heads import read_head
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import under_adapter, with_head
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
+from specdec_cli.tune.documents import PIECE, SAID
 
 # Weights in float32 while they learn: they, their gradient and two averages of it.
 COPIES = 4
@@ -39,7 +49,15 @@ class Trainee:
     @property
     @abstractmethod
     def learning_bytes(self) -> int:
-        """Bytes that its training takes."""
+        """Bytes of its weights while it learns."""
+
+    @property
+    @abstractmethod
+    def piece_bytes(self) -> int:
+        """Bytes of the values that a step keeps of one piece."""
+
+    def _logit_bytes(self, vocab_size: int, tokens: int) -> int:
+        return 4 * KEPT_LOGIT_ARRAYS * vocab_size * tokens
 
     @property
     def others(self) -> tuple[DrafterKind, ...]:
@@ -65,6 +83,11 @@ class Trainee:
         """Whether a round costs the same after training as before."""
         return True
 
+    @property
+    def cost(self) -> str:
+        """What it will cost more once it is trained, if it will."""
+        return ""
+
 
 class DraftTrainee(Trainee):
     """The pair's draft model under an adapter."""
@@ -79,7 +102,27 @@ class DraftTrainee(Trainee):
     @property
     def learning_bytes(self) -> int:
         """In float32, of what may be 16 bits; the adapter is small."""
-        return 2 * cast(CachedModel, self.pair.first.draft).weight_bytes
+        return 2 * self._draft.weight_bytes
+
+    @property
+    def piece_bytes(self) -> int:
+        tokens = PIECE + SAID
+        kept = value_bytes(self._draft.network.module.layers, tokens)
+        return kept + self._logit_bytes(self._draft.vocab_size, tokens)
+
+    @property
+    def _draft(self) -> CachedModel:
+        return cast(CachedModel, self.pair.first.draft)
+
+    @property
+    def cost(self) -> str:
+        if self.same_cost:
+            return ""
+        found = [part for layer in self._draft.network.module.layers for part in matrices(layer)]
+        return (
+            f"{self._draft.name} is not in float32, so an adapter stays beside its {len(found)} matrices: "
+            f"{2 * len(found)} products more in each of its steps"
+        )
 
     def after(self, folder: Path) -> LoadedPair:
         return under_adapter(self.pair, str(folder))
@@ -90,7 +133,7 @@ class DraftTrainee(Trainee):
     @property
     def same_cost(self) -> bool:
         """An adapter of a float32 draft is added to its matrices on loading."""
-        return cast(CachedModel, self.pair.first.draft).dtype == "float32"
+        return self._draft.dtype == "float32"
 
 
 class HeadTrainee(Trainee):
@@ -106,7 +149,16 @@ class HeadTrainee(Trainee):
 
     @property
     def learning_bytes(self) -> int:
-        return 2 * COPIES * (self.pair.first.draft.weight_bytes if self.pair.first.draft else 0)
+        return 2 * COPIES * self._head.weight_bytes
+
+    @property
+    def piece_bytes(self) -> int:
+        kept = value_bytes([self._head.head.module], PIECE + SAID, self.k)
+        return kept + self._logit_bytes(self.pair.first.target.vocab_size, self.k * SAID)
+
+    @property
+    def _head(self) -> CachedHead:
+        return cast(CachedHead, self.pair.first.draft)
 
 
 class MedusaTrainee(Trainee):
@@ -121,8 +173,17 @@ class MedusaTrainee(Trainee):
 
     @property
     def learning_bytes(self) -> int:
-        size = self.pair.first.target.network.hidden.output_head.hidden_size
-        return 4 * COPIES * self.k * size * size
+        return 4 * COPIES * self.k * self._width**2
+
+    @property
+    def piece_bytes(self) -> int:
+        tokens = PIECE + SAID
+        kept = 4 * KEPT_VALUES * 3 * self.k * self._width * tokens  # of each head: product, its SiLU, sum
+        return kept + self._logit_bytes(self.pair.first.target.vocab_size, self.k * SAID)
+
+    @property
+    def _width(self) -> int:
+        return self.pair.first.target.network.hidden.output_head.hidden_size
 
     @property
     def others(self) -> tuple[DrafterKind, ...]:
@@ -130,6 +191,17 @@ class MedusaTrainee(Trainee):
 
     def before(self) -> LoadedPair:
         return replace(self.pair, first=Slot(self.pair.first.target, self.student().cached()), costs={})
+
+
+def require_gradient(learner: CachedModel | CachedHead, name: str) -> None:
+    """Raises: Refused for recurrent layers: their kernels have no gradient on Metal, and without these one step of
+    training keeps the state of every token, some 37 GB for 18 layers (mlx-lm issues 482 and 1217)."""
+    recurrent = [kind for kind in learner.cache_kinds if not kind.endswith("KVCache")]
+    if recurrent:
+        raise Refused(
+            f"{name} has recurrent layers ({recurrent[0]}), which cannot be trained: their kernel has no gradient",
+            "--what medusa trains new heads for its target",
+        )
 
 
 def trainee(what: str | None, spec: PairSpec, pair: LoadedPair, k: int, seed: int) -> Trainee:
@@ -143,5 +215,7 @@ def trainee(what: str | None, spec: PairSpec, pair: LoadedPair, k: int, seed: in
         raise Refused(f"{has}, and --what draft trains a draft model", f"name one: --target {target} --draft ID")
     if what == "head" and kind not in HEADS:
         raise Refused(f"{pair.pair.name} has no head to train", "--what medusa trains new heads for its target")
+    if what != "medusa" and pair.first.draft:
+        require_gradient(pair.first.draft, str(pair.names[1]))
     kinds: tuple[type[Trainee], ...] = (DraftTrainee, HeadTrainee, MedusaTrainee)
     return dict(zip(TRAINED, kinds, strict=True))[what](spec, pair, k, seed)

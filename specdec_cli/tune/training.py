@@ -23,28 +23,29 @@ from specdec_cli.engine import device
 from specdec_cli.engine.training import Lesson, Student, own_words, read_arrays, save_arrays
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.session import LoadedPair
-from specdec_cli.tune.documents import PIECE, SAID, Document, Split
+from specdec_cli.tune.documents import SAID, Document, Split
 from specdec_cli.tune.figures import Look, Progress, Trained
 
-# Pieces of a lesson. Of the time, so much is for the target's own words.
+# Pieces of a lesson, where memory is enough for them. Of the time, so much is for the target's own words.
 PIECES, SHARE_OF_WORDS = 8, 0.4
 # Pieces of a document that is learned from, or watched; steps between two looks at these; looks without progress.
 MOST_PIECES, WATCHED_PIECES, LOOK_STEPS, PATIENCE = 32, 2, 25, 12
-# Arrays of logits in float32 that a step keeps at once.
-KEPT_ARRAYS = 6
 SCHEDULE, STATE, BEST = "schedule.json", "state.safetensors", "best"
 
 
-def require_memory(pair: LoadedPair, learning_bytes: int) -> None:
-    """Raises: DoesNotFit where training weights of so many bytes needs more than this device may use.
+def fitting_pieces(pair: LoadedPair, learning_bytes: int, piece_bytes: int) -> int:
+    """`PIECES`, or half of that and so on: with so many to a lesson, training fits into what this device may use.
 
-    In float32 there are the weights, their gradient and two averages of it.
+    `learning_bytes` are its weights', their gradient's and two averages of it; `piece_bytes` the values that a step
+    keeps of one piece. Raises: DoesNotFit where one piece is too much.
     """
-    kept = PIECES * (PIECE + SAID) * pair.first.target.vocab_size * KEPT_ARRAYS * 4
-    need = pair.first.weight_bytes + learning_bytes + kept
-    if need > (limit := limit_bytes(device.usable_bytes())):
-        what = f"training beside {pair.names[0]} needs {size(need)}; {size(limit)} are usable"
-        raise DoesNotFit(what, "specdec tune --predict-only needs no more than a reply; or take a smaller pair")
+    limit, pieces = limit_bytes(device.usable_bytes()), PIECES
+    while (need := pair.first.weight_bytes + learning_bytes + pieces * piece_bytes) > limit:
+        if pieces == 1:
+            what = f"training beside {pair.names[0]} needs {size(need)}; {size(limit)} are usable"
+            raise DoesNotFit(what, "specdec tune --predict-only needs no more than a reply; or take a smaller pair")
+        pieces //= 2
+    return pieces
 
 
 class Training:
@@ -60,16 +61,22 @@ class Training:
         report: Callable[[Progress], None] = lambda _: None,
         cancelled: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] = time.monotonic,
+        pieces: int = PIECES,
+        piece_bytes: int = 0,
     ) -> None:
+        """`pieces` make a lesson, and a step keeps `piece_bytes` of values for each."""
+        self._pieces, self._piece_bytes = pieces, piece_bytes
         self._pair, self._student, self._folder, self._seed = pair, student, folder, seed
         self._report, self._cancelled, self._clock, self._seconds = report, cancelled, clock, seconds
 
     def run(self, parts: Split) -> Trained:
         """Raises: OSError."""
+        many = self._pieces = self._decided("pieces", lambda: self._pieces)
         pieces = [piece for document in parts.watched for piece in document.pieces(WATCHED_PIECES, self._seed)]
-        watched = [self._listen(pieces[at : at + PIECES], 0) for at in range(0, len(pieces), PIECES)]
+        watched = [self._listen(pieces[at : at + many], 0) for at in range(0, len(pieces), many)]
         lessons = self._write_lessons(parts.trained)
-        return self._learn(lessons, watched)
+        with device.keeping_freed(many * self._piece_bytes):  # each step frees what the next one needs
+            return self._learn(lessons, watched)
 
     def _listen(self, pieces: list[list[int]], number: int) -> Lesson:
         """The target's own words: the even lessons greedy, the odd ones at temperature 1."""
@@ -94,7 +101,7 @@ class Training:
         """
         turns = zip_longest(*(document.pieces(MOST_PIECES, self._seed + 1) for document in documents))
         pieces = [piece for turn in turns for piece in turn if piece is not None]
-        groups = [pieces[at : at + PIECES] for at in range(0, len(pieces), PIECES)]
+        groups = [pieces[at : at + self._pieces] for at in range(0, len(pieces), self._pieces)]
         paths, took = list[Path](), 0.0
 
         def many_in_time() -> int:
@@ -156,7 +163,7 @@ class Training:
                 save_arrays(self._folder / STATE, student.state(), {"looks": json.dumps([list(one) for one in looks])})
             left = (steps - step) * (self._clock() - began) / max(step - first, 1)
             self._report(Progress("learning", left, step, steps, loss, tuple(looks)))
-        return Trained(tuple(looks), best.step, len(lessons) * PIECES * SAID, ended)
+        return Trained(tuple(looks), best.step, len(lessons) * self._pieces * SAID, ended)
 
     def _lesson(self, lessons: list[Path], step: int) -> Path:
         """Each once a round, in an order that depends on the seed and the round."""
