@@ -201,10 +201,14 @@ class FileSystem:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fsdecode(path))
         if not text.startswith(f"{self._root}/") or _is_there(text):
             return path
-        found, name = text.rsplit("/", 1)
-        if not _is_there(found):
-            found = os.fspath(self.real(found))
-        found = f"{found}/{_entry(found, name)}"
+        found, *missing = text, ""
+        while not _is_there(found):
+            found, name = found.rsplit("/", 1)
+            missing.append(name)
+        while missing[-1] and (name := _entry(found, missing[-1])):
+            found = f"{found}/{name}"
+            missing.pop()
+        found = "/".join([found, *missing[:0:-1]])
         return found if found != text else path
 
     def _found(self, original: Callable[..., Any], paths: int) -> Callable[..., Any]:
@@ -281,13 +285,14 @@ def _is_there(path: str) -> bool:
 
 
 def _entry(folder: str, name: str) -> str:
-    """What `folder` has under `name`, in any case and composition; `name` itself if it has nothing."""
+    """What `folder` has under `name`, in any case and composition; empty if it has nothing."""
     if _is_there(f"{folder}/{name}"):
         return name
     try:
-        return next((one for one in real_listdir(folder) if _key(one) == _key(name)), name)
+        key = _key(name)
+        return next((one for one in real_listdir(folder) if _key(one) == key), "")
     except OSError:
-        return name
+        return ""
 
 
 def _key(name: str) -> str:
