@@ -32,6 +32,7 @@ from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.hidden import HiddenStates
+from specdec_cli.models.packing import bits_a_weight
 
 GROUP_SIZES = (64, 32)
 # What layers of mlx-lm call their numbers of query heads, and of key heads.
@@ -156,6 +157,19 @@ class Network:
 
     def _of_experts(self, parameter: str) -> bool:
         return parameter.rpartition(".")[0] in self.expert_shares
+
+    def experts(self, weight_bytes: int, config: Mapping[str, Any]) -> tuple[float, float]:
+        """Bytes of the experts that a step reads, and of the others, in `weight_bytes` packed as `config` says.
+
+        For a network that has shapes alone.
+        """
+        parameters, found = dict(tree_flatten(self.module.parameters())), [0.0, 0.0]
+        for path, share in self.expert_shares.items():
+            nbytes = parameters[f"{path}.weight"].size * bits_a_weight(config, path) / 8
+            found[0] += nbytes * share
+            found[1] += nbytes * (1 - share)
+        fit = min(1.0, weight_bytes / (sum(found) or 1))  # files may be packed otherwise than is said
+        return found[0] * fit, found[1] * fit
 
     @property
     def widest(self) -> int:

@@ -48,6 +48,13 @@ def packing_of(config: Mapping[str, Any], path: str) -> Packing | None:
     return found if all(type(size) is int and size > 0 for size in found[1:]) else None
 
 
+def bits_a_weight(config: Mapping[str, Any], path: str) -> float:
+    """Of the matrix at `path`, its scales included; of one that is not packed, those of the declared type, else 16."""
+    if packing := packing_of(config, path):
+        return packing.bits + (32 if packing.mode == "affine" else 8) / packing.group_size
+    return 32 if config.get("dtype", config.get("torch_dtype")) == "float32" else 16
+
+
 def packed(tensors: Mapping[str, Stored], config: Mapping[str, Any]) -> Iterator[Packed]:
     """Each packed matrix among `tensors`. Where the configuration contradicts them, mlx-lm believes them, as here."""
     for name, scales in tensors.items():

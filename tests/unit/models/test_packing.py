@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from fakes.packed import gpt_oss
 from specdec_cli.models.checkpoint import Stored
-from specdec_cli.models.packing import Packed, Packing, packed
+from specdec_cli.models.packing import Packed, Packing, bits_a_weight, packed
 
 BYTES = {"U32": 4, "U8": 1, "BF16": 2, "F16": 2}
 PATH = "model.layers.0.mlp.gate_proj"
@@ -91,3 +92,19 @@ def test_what_is_not_packed_or_damaged_is_left_out():
     flat = [stored("c.weight", "U32", 2), stored("c.scales", "F16", 2)]
     odd = bytewise("d", 3, 32, 96, 256)
     assert not found([*bare, *flat, *odd], bits=4, group_size=64)
+
+
+@pytest.mark.parametrize(
+    ("config", "path", "bits"),
+    [
+        (gpt_oss(2, 4), "model.layers.0.mlp.experts.up_proj", 4.25),
+        (gpt_oss(2, 4), "lm_head", 8.5),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, PATH, 4.25),
+        ({"quantization": {"bits": 3, "group_size": 128}}, PATH, 3.25),
+        ({"quantization_config": {"quant_method": "fp8"}}, PATH, 16),
+        ({"dtype": "float32"}, PATH, 32),
+        ({}, PATH, 16),
+    ],
+)
+def test_bits_of_a_weight_include_its_part_of_the_scales(config, path, bits):
+    assert bits_a_weight(config, path) == bits
