@@ -12,7 +12,7 @@ first chunk of the prompt instead). Letters: K drafted tokens, T tokens fed at o
 from __future__ import annotations
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import QuantizedKVCache
+from mlx_lm.models.cache import QuantizedKVCache, make_prompt_cache
 
 from specdec_cli.core.errors import Refused, reason
 from specdec_cli.core.kinds import MODEL
@@ -30,12 +30,15 @@ from specdec_cli.engine.cache.cache_kinds import KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.hidden import HiddenStates
+from specdec_cli.models.packing import bits_a_weight
 
 GROUP_SIZES = (64, 32)
 # What layers of mlx-lm call their numbers of query heads, and of key heads.
 HEADS = ("n_heads", "num_attention_heads", "num_heads", "n_head"), ("n_kv_heads", "num_key_value_heads", "num_kv_heads")
 WITHOUT = "leave --kv-bits out"
+OUTER = re.compile(r"embed|lm_head")
 
 
 def kv_quantization(network: nn.Module, bits: int, name: str) -> KVQuantization:
@@ -107,6 +110,11 @@ class Network:
         parameters = [value for _, value in tree_flatten(network.parameters())]
         floats = [value.dtype for value in parameters if mx.issubdtype(value.dtype, mx.floating)]
         self.weight_bytes: int = sum(value.nbytes for value in parameters)
+        # [path of a matrix of experts] = the share of it that a step reads.
+        token = mx.zeros((1, 1), mx.int32)
+        self.expert_shares = expert_shares(network, lambda: network(token, cache=make_prompt_cache(network)))
+        self._read = bytes_read(network, self.expert_shares)
+        self.step_bytes = round(sum(self._read.values()))
         # The type the network computes in, such as `float32`.
         self.dtype = str(max(floats, key=floats.count)).removeprefix("mlx.core.")
         self.kv = kv_quantization(network, kv_bits, name) if kv_bits else None
@@ -143,18 +151,41 @@ class Network:
         self._in_use = False
 
     @property
+    def expert_share(self) -> float:
+        """The share of experts in what a step reads."""
+        return sum(read for name, read in self._read.items() if self._of_experts(name)) / self.step_bytes
+
+    def _of_experts(self, parameter: str) -> bool:
+        return parameter.rpartition(".")[0] in self.expert_shares
+
+    def experts(self, weight_bytes: int, config: Mapping[str, Any]) -> tuple[float, float]:
+        """Bytes of the experts that a step reads, and of the others, in `weight_bytes` packed as `config` says.
+
+        For a network that has shapes alone.
+        """
+        parameters, found = dict(tree_flatten(self.module.parameters())), [0.0, 0.0]
+        for path, share in self.expert_shares.items():
+            nbytes = parameters[f"{path}.weight"].size * bits_a_weight(config, path) / 8
+            found[0] += nbytes * share
+            found[1] += nbytes * (1 - share)
+        fit = min(1.0, weight_bytes / (sum(found) or 1))  # files may be packed otherwise than is said
+        return found[0] * fit, found[1] * fit
+
+    @property
     def widest(self) -> int:
-        """The most rows of any matrix, embeddings and output head left out."""
-        parameters = tree_flatten(self.module.parameters())
-        inner = [(name, value) for name, value in parameters if not re.search(r"embed|lm_head", name)]
-        return max((value.shape[-2] for _, value in inner if value.ndim > 1), default=0)
+        """The most rows of any matrix but embeddings, output head, and experts, which are never multiplied in tiles."""
+        found = [(name, value) for name, value in tree_flatten(self.module.parameters()) if not OUTER.search(name)]
+        return max((v.shape[-2] for name, v in found if v.ndim > 1 and not self._of_experts(name)), default=0)
 
     @property
     def packing(self) -> tuple[str, int] | None:
-        """mlx's mode and the bits in which most of the matrices are packed; None: they are not."""
-        modules = (module for _, module in self.module.named_modules())
-        found = Counter((str(m.mode), int(m.bits)) for m in modules if "mode" in vars(m) and "bits" in vars(m))
-        return found.most_common(1)[0][0] if found else None
+        """mlx's mode and the bits of most that a step reads, embeddings and output head left out; None: not packed."""
+        found: dict[tuple[str, int], float] = {}
+        for path, m in self.module.named_modules():
+            if "mode" in vars(m) and "bits" in vars(m) and not OUTER.search(path):
+                packing = str(m.mode), int(m.bits)
+                found[packing] = found.get(packing, 0.0) + self._read.get(f"{path}.weight", 0.0)
+        return max(found, key=found.__getitem__, default=None)
 
     @property
     def queries_a_key(self) -> int:
@@ -184,8 +215,7 @@ class CachedModel:
         self.network = network
         self.name, self.context_limit, self.dtype = network.name, network.context_limit, network.dtype
         self.recent = network.recent
-        # A step reads all weights.
-        self.weight_bytes = self.step_bytes = network.weight_bytes
+        self.weight_bytes, self.step_bytes = network.weight_bytes, network.step_bytes
         self._caches = Caches(self.network.module, self.network.kv)
         self._read: list[int] = []
         # The position in the context at which the caches begin.

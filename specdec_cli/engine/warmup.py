@@ -4,13 +4,14 @@ mlx compiles a Metal library for each fused run of operations at its first use (
 tenths of a second each, in the midst of the first answer. The process keeps them by operations, types and constants,
 whatever the shapes; but a single value that a function brings along is a constant (mlx/compile.cpp, compile_fuse). So
 passes over one row, two and three compile all. The traces are the thread's own. What a network itself has compiled is
-rehearsed without its matrices.
+rehearsed without its matrices, and products of packed ones, whose kernels are named by packing and rows, with small
+ones.
 Letters: K drafted tokens, V the target's vocabulary size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Thread
 from typing import Any
@@ -30,11 +31,15 @@ from specdec_cli.engine.pipeline import read_back
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.models.checkpoint import Checkpoint, read_header
+from specdec_cli.models.checkpoint import Checkpoint, Stored, read_header
+from specdec_cli.models.packing import Packed, packed
 
 DTYPES = {"float32": mx.float32, "float16": mx.float16}
 # What packed embeddings are looked up in, beside their type: words of a few bits each, and scales of one byte.
 PACKED = {"U32": mx.uint32, "U8": mx.uint8}
+# Rows of a pass with kernels of their own, each of which reads the weights once (mlx/backend/metal/quantized.cpp,
+# qmv_wide). More rows take the same ones.
+PRODUCT_ROWS = (1, 2, 3, 4, 5)
 # How long loading waits for kernels before it says so.
 PATIENCE_SECONDS = 1.0
 
@@ -74,8 +79,9 @@ def rehearse_network(checkpoint: Checkpoint) -> None:
     routing, gates. Shapes are in no name, but a row of more than 8 values is read otherwise than a shorter one.
     """
     computed = DTYPES.get(checkpoint.computed_dtype or "", mx.bfloat16)
-    stored = {tensor.dtype for tensor in read_header(checkpoint.weights[0]).tensors.values()}
-    for dtype in [computed, *(packed for name, packed in PACKED.items() if name in stored)]:
+    stored = {name: one for path in checkpoint.weights for name, one in read_header(path).tensors.items()}
+    types = {one.dtype for one in stored.values()}
+    for dtype in [computed, *(words for name, words in PACKED.items() if name in types)]:
         device.wait(mx.zeros((2, 64), dtype)[mx.zeros((1, 1), mx.int32)])
     network = blank_network(checkpoint)
     network.update(tree_map(mx.zeros_like, network.parameters()))
@@ -87,6 +93,36 @@ def rehearse_network(checkpoint: Checkpoint) -> None:
     cache = make_prompt_cache(network)
     for rows in (2, 1):
         device.wait(network(mx.zeros((1, rows), mx.int32), cache=cache))
+    rehearse_products(stored, checkpoint.config, checkpoint.computed_dtype)
+
+
+def rehearse_products(stored: Mapping[str, Stored], config: Mapping[str, Any], dtype: str | None) -> None:
+    """Multiply rows of `dtype` with small matrices, for which mlx chooses the kernels that the packed ones get."""
+    computed = DTYPES.get(dtype or "", mx.bfloat16)
+    for one in {_small(matrix) for matrix in packed(stored, config)}:
+        mode, bits, group_size = one.packing
+        shape = (*(() if one.stored_as == "matrix" else (2,)), one.rows)
+        words = mx.zeros((*shape, one.columns * bits // 32), mx.uint32)
+        scales = mx.zeros((*shape, one.columns // group_size), computed if mode == "affine" else mx.uint8)
+        biases = scales if mode == "affine" else None
+        for rows in PRODUCT_ROWS:
+            if one.stored_as == "experts":
+                x, chosen = mx.zeros((rows, 1, 1, one.columns), computed), mx.zeros((rows, 2), mx.uint32)
+                y = mx.gather_qmm(x, words, scales, biases, None, chosen, group_size=group_size, bits=bits, mode=mode)
+            else:
+                x = mx.zeros((*shape[:-1], rows, one.columns), computed)
+                y = mx.quantized_matmul(x, words, scales, biases, group_size=group_size, bits=bits, mode=mode)
+            device.wait(y)
+
+
+def _small(matrix: Packed) -> Packed:
+    """As small as the names of kernels allow, which tell rows by eights and columns by 512s, but for the fewest.
+
+    nvfp4 has others from 4096 rows on.
+    """
+    least = 4096 if matrix.packing.mode == "nvfp4" and matrix.rows >= 4096 else 8
+    columns = matrix.columns if matrix.columns <= 512 else 512 + matrix.columns % 512
+    return matrix._replace(rows=least + matrix.rows % 8, columns=columns)
 
 
 def _zeros(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -17,16 +17,16 @@ from typing import Any
 from specdec_cli import hub
 from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
 from specdec_cli.core.format import parameters
-from specdec_cli.core.gain import TYPICAL_ROW_COST, round_steps
+from specdec_cli.core.gain import round_steps
 from specdec_cli.core.kinds import DRAFTERS
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model, unverifiable
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of
+from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, typical_row
 from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.files import Notify, PairFiles, unheard
+from specdec_cli.pairs.files import ModelFiles, Notify, PairFiles, unheard
 from specdec_cli.pairs.limits import LONGEST, Footprint, MemoryEstimate, prefill_bytes
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.system import servers
@@ -36,6 +36,8 @@ HINTED_BITS = 8
 MORE = "name more machines, or use a smaller target"
 # Contexts are tried in steps of so many tokens, up to the longest.
 STEP = 256
+# Tensors of a head's experts, by any of the names that they are stored under.
+EXPERTS = re.compile(r"\.(experts|switch_mlp)\.")
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -84,10 +86,10 @@ def judge(
         verdict = judge(alone, context_tokens, kv_bits, others)  # as loading does: such a head is left alone
         if not verdict.obstacles:
             return replace(verdict, warnings=(*verdict.warnings, f"no head drafts: {obstacles[0].message}"))
-    sides = [Side(model.weight_bytes, model.checkpoint.config) for model in files.models]
+    sides = [Side.of(one, network) for one, network in zip(files.models, networks, strict=True)]
     draft = sides[1] if len(sides) == 2 else None
     shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has
-    step_bytes = draft.weight_bytes if draft else head and _step_bytes(head, sides[0])
+    step_bytes = draft.step_bytes if draft else head and _step_bytes(head, sides[0])
     return PairVerdict(
         pair=pair,
         vocab=files.vocab,
@@ -109,7 +111,10 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     """Bytes that a drafted token reads: the head, and the target's output head at the target's bits."""
     sizes = target.text_config
     rows = 0 if head.scores else int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
-    return head.loaded_bytes + rows * target.bits // 8
+    # Of its own experts it reads as many as the target does.
+    experts = sum(stored.size_bytes for name, stored in head.tensors.items() if EXPERTS.search(name))
+    unread = experts * target.unread_bytes / (target.unread_bytes + target.expert_bytes or 1)
+    return head.loaded_bytes - round(unread) + rows * target.bits // 8
 
 
 def _strays(files: PairFiles) -> Iterator[str]:
@@ -136,10 +141,28 @@ SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft must read 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One model's size and configuration, known without loading its weights."""
+    """One model's size and configuration, known without loading its weights.
+
+    Of the experts of a mixture a step reads `expert_bytes`, and `unread_bytes` it does not; of all its parameters it
+    reads the share `active`.
+    """
 
     weight_bytes: int
     config: Mapping[str, Any]
+    expert_bytes: float = 0.0
+    unread_bytes: float = 0.0
+    active: float = 1.0
+
+    @classmethod
+    def of(cls, files: ModelFiles, empty: CachedModel) -> Side:
+        """Of the model in `files`, whose shapes `empty` has, at one width throughout."""
+        size = files.weight_bytes, files.checkpoint.config
+        return cls(*size, *empty.network.experts(*size), empty.step_bytes / empty.weight_bytes)
+
+    @property
+    def step_bytes(self) -> float:
+        """Bytes that a step reads."""
+        return self.weight_bytes - self.unread_bytes
 
     @property
     def bits(self) -> int:
@@ -181,19 +204,24 @@ def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> l
     return [*_size(target, draft), *_target(target), *_chip(chip), SHORT_ANSWERS]
 
 
-def break_even(target: Side, step_bytes: int, k: int) -> float:
+def break_even(target: Side, step_bytes: float, k: int) -> float:
     """Tokens a round must yield to pay for K draft steps (cost by the bytes read) and K more rows (typical cost)."""
-    return round_steps(k, step_bytes / target.weight_bytes, 1 + k * TYPICAL_ROW_COST)
+    row = typical_row(target.expert_bytes / target.step_bytes)
+    return round_steps(k, step_bytes / target.step_bytes, 1 + k * row)
 
 
 def _size(target: Side, draft: Side) -> list[str]:
-    big, small = target.billions, draft.billions
+    big, small = target.billions * target.active, draft.billions * draft.active
     if big < 3.5:
-        advice = f"a target of {parameters(big)} parameters is too small for a useful draft"
+        advice = f"a target of {_words(target)} parameters is too small for a useful draft"
         return [f"{advice}; a better quantization gains more"]
     largest = next((limit for least, limit in SIZE_BANDS if big >= least * 0.9), 1.0)
-    about = f"a draft of {parameters(small)} is large for a target of {parameters(big)}: use one up to {largest:.0f} B"
+    about = f"a draft of {_words(draft)} is large for a target of {_words(target)}: use one up to {largest:.0f} B"
     return [about] if small > largest * 1.2 else []
+
+
+def _words(side: Side) -> str:
+    return parameters(side.billions * side.active) + (" active" if side.active < 1 else "")
 
 
 def _target(target: Side) -> list[str]:

@@ -106,8 +106,8 @@ class DraftController:
             self.store[f"{self.identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self.now())
 
     def _ratio(self, draft: CachedModel | CachedHead | None) -> float:
-        """Weights that a draft step reads over those of the target."""
-        return draft.step_bytes / self.target.weight_bytes if draft else 0.0
+        """Weights that a draft step reads over those that a step of the target does."""
+        return draft.step_bytes / self.target.step_bytes if draft else 0.0
 
     def _assume_costs(self, draft: CachedModel | CachedHead | None, context_tokens: int) -> Costs:
         """Costs before anything is measured: by the chip where it is known, and by the weights of the two models."""
@@ -115,12 +115,12 @@ class DraftController:
         if draft is not None:
             layers = draft.layers / self.target.layers
             ratio = chips.draft_step(ratio, layers, device.queues_ahead())
-        chip = chips.chip_of(device.device_name())
-        if chip is None:
-            return Costs.of_ratio(ratio)
         network, value_bytes = self.target.network, 4 if self.target.dtype == "float32" else 2
-        cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.weight_bytes
-        rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key)
+        chip, expert_share = chips.chip_of(device.device_name()), network.expert_share
+        if chip is None:
+            return Costs.of_ratio(ratio, chips.typical_row(expert_share))
+        cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.step_bytes
+        rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key, expert_share)
         return Costs(rows, {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
 
     def _history(

@@ -21,7 +21,7 @@ from specdec_cli.engine.heads.load_head import load_agreeing, own_texts
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
+from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network, rehearse_products
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
 from specdec_cli.pairs.choose import choose
@@ -179,6 +179,8 @@ def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
         rehearse(rule, sampling, width, target.computed_dtype or "", files.draft is not None, kind.looks_up)
         for checkpoint in files.checkpoints:
             rehearse_network(checkpoint)
+        if files.head:
+            rehearse_products(files.head.tensors, files.head.config, target.computed_dtype)
 
     return work
 

@@ -19,6 +19,7 @@ from mlx.utils import tree_flatten
 from specdec_cli.core.errors import Refused, SpecdecError
 from specdec_cli.engine.cache.cache_kinds import detached
 from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.heads.load_head import HeadAgreement, HeadNetwork
 from specdec_cli.engine.heads.mtp import Step
 from specdec_cli.engine.hidden import OutputHead
@@ -48,6 +49,10 @@ class Head:
         self.module, self.name, self.agreement, self.recent = module, name, agreement, recent
         self.weight_bytes: int = sum(value.nbytes for _, value in tree_flatten(module.parameters()))
         self.output_head = output_head_for(target, name).scored_by(module.output)
+        token, state = mx.zeros(1, mx.int32), mx.zeros((1, 1, self.output_head.hidden_size))
+        shares = expert_shares(module, lambda: self.read(token, state, module.new_cache(recent)))
+        # Bytes that one drafted token reads: the head's, and the output head's that scores it.
+        self.step_bytes = round(sum(bytes_read(module, shares).values())) + self.output_head.nbytes
         target.hidden.expose()
 
     @property
@@ -59,11 +64,6 @@ class Head:
         """Pairs of tokens [T] and states [1, T, D], after those in `cache`; so many were `drafted` before them."""
         step: Step = self.module(self.output_head.embed(tokens)[None], hidden, cache, drafted)
         return step
-
-    @property
-    def step_bytes(self) -> int:
-        """Bytes that one drafted token reads: the head's, and the output head's that scores it."""
-        return self.weight_bytes + self.output_head.nbytes
 
 
 def output_head_for(target: Network, name: str) -> OutputHead:

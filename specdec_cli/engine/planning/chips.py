@@ -6,6 +6,7 @@ and `get_qmv_batch_limit`):
 * M1, M2: one matrix-vector product a row, up to 6, 10 or 14 rows for matrices wider than 4096, 2048 or narrower; then
   tiles of 32 rows, which cost the same for 1 row as for 32.
 * M3 and later, and every chip for mxfp4, nvfp4 and mxfp8: the weights are read once for every five rows.
+* Experts of a mixture, on every chip: one matrix-vector product a row and expert.
 
 The figures are published measurements of single machines at 4 bits and short contexts (mlx pull requests 3764, 3839,
 3852, 3863 and 4265), with what lies between them read off the kernels' steps.
@@ -18,9 +19,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from specdec_cli.core.gain import interpolate
+from specdec_cli.core.gain import TYPICAL_ROW_COST, interpolate
 
-# How most of a network's matrices are packed: mlx's mode and the bits; None: not at all.
+# How most of what a step reads is packed: mlx's mode and the bits; None: not at all.
 Packing = tuple[str, int] | None
 AFFINE = "affine"
 # Cost of one more verified row before M3. No row costs are published; these fit the published gains and losses (mlx
@@ -39,6 +40,10 @@ ROWS_OF_ULTRA_SINCE_M3 = {4: 1.02, 6: 1.28, 8: 1.57, 18: 2.6, TILE_ROWS: 2.7}
 # Starting a layer's kernels takes time however small the layer (estimated from one published draft step on an M5 Max):
 # a share of the target's step for a draft with as many layers.
 LAUNCH_SHARE = 0.08
+# Cost of one more row where experts are all that is read. They are gathered, which reads the weights once a row and
+# expert (quantized.cpp, `gather_qmv`), in every generation; rows that ask for the same expert find it in a cache
+# (estimated).
+EXPERT_ROW_COST = 0.9
 # How far (log) these figures may be off.
 CHIP_DOUBT = 0.2
 # Rows, and rows times query heads of a key head, up to which attention is one kernel that reads keys and values once a
@@ -66,11 +71,17 @@ class Chip:
         return self.generation >= 3 or (packing is not None and packing[0] != AFFINE)
 
     def rows(
-        self, widest: int, packing: Packing = (AFFINE, 4), cache_share: float = 0.0, queries_a_key: int = 1
+        self,
+        widest: int,
+        packing: Packing = (AFFINE, 4),
+        cache_share: float = 0.0,
+        queries_a_key: int = 1,
+        expert_share: float = 0.0,
     ) -> Mapping[int, float]:
         """Plain steps of a pass of n rows through matrices whose wider side is `widest`.
 
-        `cache_share`: bytes of the keys and values over those of the weights. `queries_a_key`: query heads a key head.
+        `cache_share`: bytes of the keys and values over those of the weights that a step reads, of which `expert_share`
+        are experts'. `queries_a_key`: query heads a key head.
         """
         row = ROW_COST_BEFORE_M3.get(self.generation)
         if row is None:
@@ -86,7 +97,9 @@ class Chip:
         fused = min(VECTOR_ROWS, MOST_FUSED_QUERIES // queries_a_key)
         table = {1: 1.0, **found}
         costs = {
-            n: interpolate(table, n) + cache_share * (n if n <= fused else READS_BEYOND)
+            n: interpolate(table, n) * (1 - expert_share)
+            + (1 + EXPERT_ROW_COST * (n - 1)) * expert_share
+            + cache_share * (n if n <= fused else READS_BEYOND)
             for n in sorted({*table, max(fused, 1), fused + 1})
         }
         plain = costs.pop(1)
@@ -97,6 +110,11 @@ def chip_of(name: str) -> Chip | None:
     """The chip that a device's `name`, such as "Apple M4 Pro", tells of; None for any other device."""
     found = re.search(r"Apple M(\d+)(?: (Pro|Max|Ultra))?\b", name)
     return Chip(int(found[1]), found[2] or "") if found else None
+
+
+def typical_row(expert_share: float) -> float:
+    """Plain steps of one more row on a device that is not known, where `expert_share` of what is read are experts."""
+    return TYPICAL_ROW_COST + (EXPERT_ROW_COST - TYPICAL_ROW_COST) * expert_share
 
 
 def draft_step(weight_ratio: float, layer_ratio: float, launches: bool) -> float:

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 from threading import Event, current_thread, main_thread
 
 import mlx.core as mx
@@ -13,13 +14,14 @@ import pytest
 
 from conformance.architectures import architectures
 from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
+from fakes.packed import packed_as
 from specdec_cli.engine import device, warmup
-from specdec_cli.engine.load import blank_network
+from specdec_cli.engine.load import blank_network, load_network
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
-from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network, rehearse_products
+from specdec_cli.models.checkpoint import Checkpoint, Stored
 
 V = 2_000
 SETTINGS = {
@@ -131,6 +133,99 @@ def test_a_rehearsal_makes_none_of_the_networks_matrices(tmp_path):
     mx.reset_peak_memory()
     rehearse_network(checkpoint)
     assert mx.get_peak_memory() - before < 4e6
+
+
+# Products of packed matrices
+
+
+def products(monkeypatch, work):
+    """The products that `work` computes, by what is in their kernels' names (mlx/backend/metal/quantized.cpp)."""
+    found, multiply, gather = set(), mx.quantized_matmul, mx.gather_qmm
+
+    def note(name, x, words, group_size, bits, mode, rows):
+        columns, outputs = x.shape[-1], words.shape[-2]
+        kind = columns if columns in (64, 128) else columns % 512 == 0
+        batch = words.ndim > 2 and name == "quantized_matmul"
+        found.add((name, mode, bits, group_size, str(x.dtype), batch, kind, outputs % 8 == 0, rows))
+
+    def quantized_matmul(x, words, scales, biases=None, transpose=True, group_size=64, bits=4, mode="affine"):
+        if transpose:  # the other way a prompt's latents are multiplied
+            note("quantized_matmul", x, words, group_size, bits, mode, x.shape[-2])
+        return multiply(x, words, scales, biases, transpose, group_size, bits, mode)
+
+    def gather_qmm(x, words, *rest, group_size, bits, mode, **more):
+        note("gather_qmm", x, words, group_size, bits, mode, None)
+        return gather(x, words, *rest, group_size=group_size, bits=bits, mode=mode, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mx, "quantized_matmul", quantized_matmul)
+        patch.setattr(mx, "gather_qmm", gather_qmm)
+        work()
+    return found
+
+
+def passes(checkpoint):
+    """Passes of each size that has kernels of its own; their graphs are built, which is when products are named."""
+    network = load_network(checkpoint)
+    for rows in range(1, 6):
+        network(mx.array([[3] * rows]))
+
+
+MIXED = {"group_size": 32, "bits": 4, "mode": "mxfp4"}
+PACKINGS = {
+    "affine, 4": {"group_size": 32, "bits": 4},
+    "affine, 6, groups of 64": {"group_size": 64, "bits": 6},
+    "mxfp4": MIXED,
+    "mxfp8": {"group_size": 32, "bits": 8, "mode": "mxfp8"},
+    "nvfp4": {"group_size": 16, "bits": 4, "mode": "nvfp4"},
+    "two": {"group_size": 64, "bits": 8, "lm_head": MIXED},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "packing", "dtype"),
+    [
+        *(("qwen3", packing, "bfloat16") for packing in PACKINGS),
+        ("qwen3", "affine, 4", "float16"),
+        ("qwen3", "affine, 4", "float32"),
+        ("qwen3_moe", "two", "bfloat16"),
+        ("gpt_oss", "mxfp4", "bfloat16"),
+        ("deepseek_v3", "affine, 4", "bfloat16"),
+    ],
+)
+def test_what_a_packed_network_multiplies_was_multiplied_before_at_1_to_5_rows(
+    monkeypatch, tmp_path, name, packing, dtype
+):
+    """The bug: the rehearsal's network is not packed, so the first verification built the kernels of 2 to 5 rows."""
+    checkpoint = packed_as(tmp_path, architectures()[name].config, PACKINGS[packing], dtype)
+    asked = products(monkeypatch, lambda: passes(checkpoint))
+    done = products(monkeypatch, lambda: rehearse_network(checkpoint))
+    assert len({rows for *_, rows in asked}) >= 5 and asked <= done
+
+
+@pytest.mark.parametrize(
+    ("group_size", "rows", "columns", "small"),
+    [
+        (64, 4096, 4096, (8, 512)),
+        (64, 201_088, 2880, (8, 832)),
+        (32, 5, 64, (13, 64)),
+        (64, 1024, 128, (8, 128)),
+        (64, 1024, 768, (8, 768)),
+        (16, 4096, 4096, (4096, 512)),
+        (16, 4088, 4096, (8, 512)),
+    ],
+)
+def test_small_matrices_have_the_kernels_of_the_large_ones(monkeypatch, group_size, rows, columns, small):
+    """By rows in eights, columns in 512s, 64 or 128 columns; on an M5 Max nvfp4's (groups of 16) from 4096 rows on."""
+    sizes = set()
+    monkeypatch.setattr(mx, "quantized_matmul", lambda x, words, *_, **__: sizes.add((len(words), x.shape[-1])) or x)
+    scales = "U8" if group_size == 16 else "BF16"
+    tensors = {
+        "m.weight": Stored(Path("a"), "m.weight", "U32", (rows, columns // 8), rows * columns // 2),
+        "m.scales": Stored(Path("b"), "m.scales", scales, (rows, columns // group_size), 0),  # in another file
+    }
+    rehearse_products(tensors, {"quantization": {"bits": 4, "group_size": group_size}}, "bfloat16")
+    assert sizes == {small}
 
 
 REAL = """

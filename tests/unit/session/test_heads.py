@@ -7,7 +7,7 @@ from mlx.utils import tree_flatten
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
 from fakes.memory import FakeMemory
-from fakes.raw_qwen import write_checkpoint
+from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import Finish, RoundDone, Start
 from specdec_cli.core.request import Request
@@ -174,3 +174,18 @@ def test_a_head_beside_another_draft_is_checked_too(folders):
     other = beside(plain, str(head))
     assert other.draft_kind == "mtp" and other.names[1] == str(head)
     assert said(other.session(), k=2, drafter="model")[0] == said(plain.session(), k=0)[0]
+
+
+def test_a_head_of_a_mixture_is_judged_by_what_it_and_its_target_read(tmp_path):
+    """The bug: all experts of both, and rows as of a dense target."""
+    folder = counting_folder(tmp_path / "moe", raw_tensors(moe=True), config_of(moe=True) | {"dtype": "float32"})
+    found = judge(resolve(PairSpec(Pair("m", str(folder), None, k=1)), "headers", offline=True), None)
+    tensors, share = raw_tensors(moe=True), MOE["num_experts_per_tok"] / MOE["num_experts"]
+    read = {name: value.nbytes * (share if ".experts." in name else 1) for name, value in tensors.items()}
+    head = sum(size for name, size in read.items() if name.startswith("mtp."))
+    target = found.memory.footprints[0].weight_bytes - sum(
+        value.nbytes * (1 - share) for name, value in tensors.items() if ".experts." in name and "mtp." not in name
+    )
+    experts = sum(size for name, size in read.items() if ".experts." in name and "mtp." not in name)
+    row = 0.25 + (0.9 - 0.25) * experts / target
+    assert found.break_even == pytest.approx(1 + (head + tensors["lm_head.weight"].nbytes) / target + row, rel=0.01)

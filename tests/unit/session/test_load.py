@@ -6,6 +6,7 @@ from threading import Event
 
 import pytest
 
+from fakes.counting import counting_folder
 from fakes.drafting import open_session
 from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, tiny_folder
@@ -16,7 +17,8 @@ from specdec_cli.engine import device
 from specdec_cli.models.checkpoint import read_checkpoint, read_header
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.check import estimate
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import load as session_load
 from specdec_cli.session.load import beside, load, load_weights
 
@@ -55,6 +57,16 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
     monkeypatch.setattr(device, "fuses", lambda: True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
     assert seen == [rehearsed, *map(str, tiny_pair)]
+
+
+def test_products_of_a_packed_head_are_rehearsed_as_its_target_s_are(tmp_path, monkeypatch):
+    folder, seen = counting_folder(tmp_path / "m"), []
+    monkeypatch.setattr(session_load, "rehearse", lambda *given: None)
+    monkeypatch.setattr(session_load, "rehearse_network", lambda model: None)
+    monkeypatch.setattr(session_load, "rehearse_products", lambda *given: seen.append(given))
+    files = resolve(PairSpec(Pair("m", str(folder), None)))
+    session_load.rehearsal(files, Request())()
+    assert seen == [(files.head.tensors, files.head.config, "float32")]
 
 
 def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch):

@@ -3,7 +3,7 @@
 import pytest
 
 from specdec_cli.core.gain import interpolate
-from specdec_cli.engine.planning.chips import LAUNCH_SHARE, TILE_ROWS, Chip, chip_of, draft_step
+from specdec_cli.engine.planning.chips import EXPERT_ROW_COST, LAUNCH_SHARE, TILE_ROWS, Chip, chip_of, draft_step
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,16 @@ def test_attention_that_no_kernel_does_for_few_rows_costs_as_much_as_for_many(na
 
 def test_where_no_row_has_a_kernel_several_cost_no_more_attention():
     assert chip_of("Apple M4").rows(4096, cache_share=1e6, queries_a_key=64)[2] == pytest.approx(1, abs=1e-3)
+
+
+@pytest.mark.parametrize("chip", [Chip(1, ""), Chip(2, "Max"), Chip(3, "Ultra"), Chip(3, "Pro"), Chip(5, "")])
+@pytest.mark.parametrize("packing", [("affine", 4), ("affine", 8), ("mxfp4", 4), None])
+def test_a_row_costs_its_own_reading_of_experts_and_shares_that_of_the_rest(chip, packing):
+    """Experts are gathered, row by row, on every chip and in every packing; the bug: as dense ones."""
+    dense, half, experts = ({1: 1.0, **chip.rows(4096, packing, expert_share=share)} for share in (0.0, 0.5, 1.0))
+    for n in range(1, TILE_ROWS + 1):
+        assert interpolate(experts, n) == pytest.approx(1 + EXPERT_ROW_COST * (n - 1))
+        assert interpolate(half, n) == pytest.approx((interpolate(dense, n) + interpolate(experts, n)) / 2)
 
 
 def four(name, packing, share=0.0):

@@ -1,0 +1,43 @@
+"""What a step reads of a network: of a mixture's experts only those that its token is sent to.
+
+Letters: E experts of a layer, k of them a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import mlx.nn as nn
+from mlx.utils import tree_flatten
+from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
+
+from specdec_cli.engine.hidden import hooked
+
+
+def expert_shares(network: nn.Module, feed_one: Callable[[], object]) -> dict[str, float]:
+    """[path] = k / E of each matrix [E, …] of experts, as the pass over one token that `feed_one` builds asks for them.
+
+    k is counted, because every family's configuration calls it otherwise. Matrices that the pass does not come through
+    are left out, and so count as dense.
+    """
+    found = {p: m for p, m in network.named_modules() if isinstance(m, SwitchLinear | QuantizedSwitchLinear)}
+    asked: dict[int, int] = {}
+
+    def count(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        asked[id(module)] = (args[1] if len(args) > 1 else kwargs["indices"]).size
+        return original(module, *args, **kwargs)
+
+    with ExitStack() as counting:
+        for module in found.values():
+            counting.enter_context(hooked(module, count))
+        if found:
+            feed_one()
+    return {p: min(asked[id(m)] / m.num_experts, 1.0) for p, m in found.items() if id(m) in asked}
+
+
+def bytes_read(network: nn.Module, shares: Mapping[str, float]) -> dict[str, float]:
+    """[path of a parameter] = bytes of it that a step reads, where matrices of experts have these `shares`."""
+    parameters = tree_flatten(network.parameters())
+    return {name: value.nbytes * shares.get(name.rpartition(".")[0], 1.0) for name, value in parameters}
