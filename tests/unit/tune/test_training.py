@@ -14,7 +14,7 @@ from specdec_cli.engine.load import load_network
 from specdec_cli.engine.training import DraftStudent, Lesson, own_words
 from specdec_cli.pairs.files import resolve
 from specdec_cli.session.load import under_adapter
-from specdec_cli.tune import predict, training
+from specdec_cli.tune import kept, predict, training
 from specdec_cli.tune.documents import PIECE, SAID
 from specdec_cli.tune.figures import judge
 from specdec_cli.tune.predict import measure, pieces_of
@@ -98,6 +98,9 @@ class Scripted:
     def state(self):
         return {"weights.a": mx.zeros(1)}
 
+    def restore(self, state, steps):
+        pass
+
 
 @pytest.fixture
 def short(monkeypatch):
@@ -163,6 +166,54 @@ def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, t
         trained("killed", killed_at=at)
     assert trained("killed") == whole != trained("other", seed=1)
     assert whole[0].looks[-1].step == 9
+
+
+ENDS = {
+    "patience": (1e9, [1.0] * 99, [0.5, 0.6, *[0.55] * 12, *[0.9] * 99]),
+    "time": (20, [1.0] * 99, [0.5 + at / 99 for at in range(99)]),
+    "no better ever": (1e9, [1.0] * 99, [0.5, *[0.4] * 12, *[0.9] * 99]),
+    "no number": (1e9, [1.0, 1.0, math.nan, *[math.nan, 1.0, 1.0] * 9], [0.5, 0.6, *[0.9] * 99]),
+    "no number after a look between": (1e9, [1.0, math.nan, *[math.nan, 1.0] * 9], [0.5, 0.6, *[0.9] * 99]),
+}
+
+
+@pytest.mark.parametrize("why", [pytest.param(why, marks=[pytest.mark.slow] * (why != "patience")) for why in ENDS])
+def test_a_training_that_was_killed_at_its_end_ends_as_the_undisturbed_one(pair, parts, tmp_path, short, why):
+    """After an end without progress the same command trained on, and a later look counted: best 28 instead of 2."""
+    seconds, losses, agreements = ENDS[why]
+    student, now = Scripted(losses, agreements), iter(range(10000))
+    student.save = lambda folder: (folder / "a").touch()
+
+    def ended():
+        return run(pair, student, tmp_path, parts, seconds, clock=lambda: float(next(now)))
+
+    assert ended() == ended()
+
+
+def test_a_training_whose_best_was_moved_begins_anew_and_one_without_a_better_look_goes_on(
+    pair, parts, tmp_path, short
+):
+    """Killed between keeping and clearing, the same command failed for a week: "best has no adapter_config.json"."""
+    student, begun = Scripted([1.0] * 99, [0.5, 0.6, *[0.6] * 12, 0.5, 0.6, *[0.6] * 12]), []
+    student.save = lambda folder: (folder / "a").touch()
+    student.restore = lambda state, steps: begun.append(steps)
+    first = run(pair, student, tmp_path, parts)
+    (tmp_path / training.BEST).rename(tmp_path / "kept")
+    assert run(pair, student, tmp_path, parts) == first
+    assert (tmp_path / training.BEST / "a").exists() and begun == []
+    worse = tmp_path / "worse"
+    worse.mkdir()
+    student = Scripted([1.0] * 99, [0.5, *[0.4] * 99])
+    student.restore = lambda state, steps: begun.append(steps)
+    assert run(pair, student, worse, parts) == run(pair, student, worse, parts) and begun == [24]
+
+
+def test_a_training_is_cleared_state_first(tmp_path, monkeypatch):
+    """A kill amid clearing left a state without all of its best, which was gone on with."""
+    (tmp_path / kept.STATE).touch()
+    monkeypatch.setattr(kept.shutil, "rmtree", lambda folder, ignore_errors: None)  # killed
+    kept.clear(tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_too_little_memory_is_refused_with_both_numbers(pair, monkeypatch):
