@@ -103,7 +103,7 @@ class Training:
 
         for number, group in enumerate(groups):
             path = self._folder / f"lesson-{number}.safetensors"
-            if not path.exists():
+            if not path.is_file():
                 began = self._clock()
                 lesson = self._listen(group, number)
                 took = self._clock() - began
@@ -163,7 +163,7 @@ class Training:
     def _resume(self) -> list[Look]:
         """What was seen up to the state that a killed process left, from which the student goes on; else nothing."""
         path = self._folder / STATE
-        if not path.exists():
+        if not path.is_file():
             return []
         state, metadata = read_arrays(path)
         looks = [Look(*values) for values in json.loads(metadata["looks"])]
