@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from specdec_cli.core.errors import UsageError
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.textfile import decode_text
 
 
@@ -40,7 +41,7 @@ def read_prompts(file: Path) -> tuple[AuditPrompt, ...]:
     """
     hint = "one prompt a line, in UTF-8; without --prompts eight bundled ones are used"
     try:
-        lines = decode_text(file.read_bytes()).split("\n")
+        lines = decode_text(read_file(file, piped=True)).split("\n")
     except OSError as error:
         raise UsageError(f"--prompts {file} cannot be read: {error.strerror}", hint) from error
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import one_name
 from specdec_cli.core.textfile import decode_text
 
@@ -67,7 +68,7 @@ def from_file(path: Path) -> tuple[BenchPrompt, ...]:
     """
     hint = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
     try:
-        text = decode_text(path.read_bytes())
+        text = decode_text(read_file(path, piped=True))
     except OSError as error:
         raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", hint) from error
     except UnicodeDecodeError as error:

@@ -19,6 +19,7 @@ from specdec_cli.bench.prompts import BenchPrompt, PromptId
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import NONE, kind_of
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import DraftContext
 from specdec_cli.system.machine import MachineState
 
@@ -252,7 +253,7 @@ def read_result(path: Path) -> BenchResult:
     """
     hint = "make one with: specdec bench --export FILE.json"
     try:
-        return from_dict(jsonfile.parse(path.read_bytes()))
+        return from_dict(jsonfile.parse(read_file(path, piped=True)))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:  # no UTF-8, no JSON, or no bench

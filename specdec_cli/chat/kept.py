@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import platformdirs
@@ -81,13 +81,22 @@ def described(path: Path, words: Sequence[str] = ()) -> tuple[str, ...]:
     return when, pair_of(chat), str(len(turns)), turns[0].user if turns else "", part
 
 
-def delete(paths: Sequence[Path]) -> None:
-    """Deletes chats, and what kills left of their writing. Raises: OSError."""
+def delete(paths: Sequence[Path]) -> dict[Path, str]:
+    """Deletes chats, and what kills left of their writing; why each stays that cannot be deleted."""
+    stay = _unlinked(paths)
+    drafts = kept_folder().glob(".*.jsonl?*")
+    ours = (path for path in drafts if not path.with_name(path.name[1:].partition(".jsonl")[0] + ".jsonl").exists())
+    return stay | _unlinked(ours)
+
+
+def _unlinked(paths: Iterable[Path]) -> dict[Path, str]:
+    stay = {}
     for path in paths:
-        path.unlink(missing_ok=True)
-    for draft in kept_folder().glob(".*.jsonl?*"):
-        if not draft.with_name(draft.name[1:].partition(".jsonl")[0] + ".jsonl").exists():
-            draft.unlink(missing_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            stay[path] = error.strerror or reason(error)
+    return stay
 
 
 class Keeper:

@@ -19,11 +19,12 @@ from typing import Any
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.readfile import odd_kind, open_file, read_file
 from specdec_cli.core.textfile import as_utf8
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1
-MOST_HEADER_CHARACTERS = 1_000_000
+MOST_HEADER_BYTES = 1_000_000
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NAMES = ("pair", "target", "draft", "target_revision", "draft_revision")
 
@@ -61,8 +62,7 @@ def save(path: Path, transcript: Transcript) -> None:
 def require_file(path: Path) -> None:
     """Raises: UsageError for a pipe, a socket or a device: to open one may wait for ever."""
     mode = path.stat().st_mode if path.exists() else stat.S_IFREG
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    if kind := odd_kind(mode):
         raise UsageError(f"{path} is {kind}, but a conversation is saved to a file", "name a file: --save talk.jsonl")
 
 
@@ -72,8 +72,8 @@ def _require_ours(path: Path, id: str) -> None:
     if not path.exists() or (path.is_file() and path.stat().st_size == 0):
         return
     try:
-        with path.open(encoding="utf-8") as file:
-            theirs = jsonfile.parse_object(file.readline(MOST_HEADER_CHARACTERS)).get("id")
+        with open_file(path) as file:
+            theirs = jsonfile.parse_object(file.readline(MOST_HEADER_BYTES)).get("id")
     except ValueError:  # no JSON, or no UTF-8
         theirs = None
     if theirs != id:
@@ -100,7 +100,7 @@ def load(path: Path) -> Transcript:
     """
     try:
         require_file(path)
-        data = path.read_bytes()
+        data = read_file(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file written by /save") from error
     number, turns = 1, list[Turn]()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import typer
 
 from specdec_cli.cli.command import ask, grouped, notify
 from specdec_cli.cli.export import write_export
-from specdec_cli.core.errors import UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
 
 app = typer.Typer()
@@ -72,5 +73,8 @@ def delete(*, number: int | None = None, every: bool = False, yes: bool = False)
         when, _, _, words, _ = kept.described(paths[0])
         what = f"chat {number} of {when}: {' '.join(words.split())[:40]}"
     ask(f"Delete {what}?", yes or not paths)
-    kept.delete(paths)
-    notify(f"deleted {count(len(paths), 'chat')}", plain=False)
+    stay = kept.delete(paths)
+    notify(f"deleted {count(len(set(paths) - stay.keys()), 'chat')}", plain=False)
+    if stay:
+        told = "; ".join(f"{path} ({why})" for path, why in stay.items())
+        raise SpecdecError(f"not deleted: {told}", f"look at it: ls -ld {shlex.join(map(str, stay))}")

@@ -38,6 +38,7 @@ from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import require_lookups
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.session.signals import Interrupt
@@ -151,7 +152,7 @@ def _file_text(file: Path | None, option: str = "--file", hint: str = "name a fi
     if file is None:
         return ""
     try:
-        return _decoded(file.read_bytes(), str(file), str(file))
+        return _decoded(read_file(file, piped=True), str(file), str(file))
     except OSError as error:
         raise UsageError(f"{option} {file} cannot be read: {error.strerror}", hint) from error
 

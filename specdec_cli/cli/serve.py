@@ -22,6 +22,7 @@ from specdec_cli.cli.options import ModelOptions
 from specdec_cli.cli.servers import start_in_background
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import drafter_at
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import Request, parse_k
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.pairs.pair import PairSpec
@@ -60,7 +61,7 @@ class AccessOptions:
         if self.api_key_file is not None:
             source = f"--api-key-file {self.api_key_file}"
             try:
-                key = decode_text(self.api_key_file.read_bytes())
+                key = decode_text(read_file(self.api_key_file, piped=True))
             except (OSError, UnicodeDecodeError) as error:
                 reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
                 raise UsageError(f"{source} cannot be read: {reason}", NO_KEY) from error

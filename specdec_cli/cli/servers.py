@@ -13,6 +13,7 @@ import typer
 from specdec_cli.cli.command import grouped, notify
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import duration, size
+from specdec_cli.core.readfile import read_file
 from specdec_cli.system import servers
 
 app = typer.Typer()
@@ -76,7 +77,7 @@ def start_in_background(port: int, *, shown: bool, plain: bool) -> None:
     except BaseException:  # Ctrl-C
         process.terminate()
         raise
-    last = log.read_bytes()[before:].decode(errors="replace").splitlines()[-2:]
+    last = read_file(log)[before:].decode(errors="replace").splitlines()[-2:]
     if last and last[0].startswith("error: "):
         typer.echo("\n".join(last), err=True)
         raise typer.Exit(process.returncode)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.textfile import decode_text
 
 MOST_SHOWN = 60
@@ -50,7 +51,7 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """The object in the file. Raises: NotJson, OSError."""
-    return parse_object(path.read_bytes())
+    return parse_object(read_file(path))
 
 
 def read_or_empty(path: Path) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from specdec_cli.core.errors import SpecdecError, UsageError, reason
 from specdec_cli.core.jsonfile import locked, replace_text
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.textfile import decode_text
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class TomlFile:
 def read_toml(path: Path) -> TomlFile:
     """Raises: UsageError for what cannot be read, and with the line for what is no TOML."""
     try:
-        text = decode_text(path.read_bytes())
+        text = decode_text(read_file(path))
         return TomlFile(path, text, tomllib.loads(text))
     except (OSError, UnicodeDecodeError) as error:
         told = error.strerror if isinstance(error, OSError) else error

@@ -14,6 +14,7 @@ from typing import Any, Final
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import SCHEMA, Event, Failure, Finish, Prefill, RoundDone, Start, from_dict
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.stats import Stats
 from specdec_cli.core.textfile import as_utf8
 
@@ -85,7 +86,7 @@ def read_trace(path: Path) -> Trace:
 def _events(path: Path) -> Iterator[tuple[int, Event]]:
     """(line number, event) of every line that is not empty."""
     try:
-        lines = as_utf8(path.read_bytes()).split(b"\n")
+        lines = as_utf8(read_file(path, piped=True)).split(b"\n")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise UsageError(f"{path} cannot be read: {reason}", _HINT) from error

@@ -19,6 +19,7 @@ from pathlib import Path
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.core.format import count
+from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
 
@@ -81,7 +82,7 @@ def digest_of(path: Path, expected: str) -> str:
 @lru_cache(maxsize=1024)
 def _digest(path: Path, is_sha256: bool, size_bytes: int, *_: int) -> str:
     git = hashlib.sha1(f"blob {size_bytes}\0".encode(), usedforsecurity=False)
-    with path.open("rb") as stream:
+    with open_file(path) as stream:
         return hashlib.file_digest(stream, hashlib.sha256 if is_sha256 else lambda: git).hexdigest()
 
 
@@ -192,7 +193,7 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
         commit = revision
     else:
         ref = cache.repository(name) / "refs" / (revision or "main")
-        commit = ref.read_text(encoding="utf-8").strip() if ref.is_file() else ""
+        commit = read_file(ref).decode().strip() if ref.is_file() else ""
     if cache.COMMIT.fullmatch(commit) and cache.snapshot_folder(name, commit).is_dir():
         return cache.snapshot_folder(name, commit)
     if revision is not None or commit:

@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -24,6 +23,7 @@ from huggingface_hub import constants
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.core.format import duration
 from specdec_cli.core.jsonfile import shown
+from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import DISTRUST, cache_folder, require_digest
 
 if TYPE_CHECKING:
@@ -305,6 +305,6 @@ def token_source() -> str | None:
         if os.environ.get(variable, "").strip():
             return variable
     try:
-        return "hf auth login" if Path(constants.HF_TOKEN_PATH).read_text(encoding="utf-8").strip() else None
+        return "hf auth login" if read_file(constants.HF_TOKEN_PATH).decode().strip() else None
     except (OSError, ValueError):
         return None

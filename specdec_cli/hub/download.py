@@ -20,6 +20,7 @@ import huggingface_hub
 
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import size
+from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
 from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
 from specdec_cli.hub.client import as_user_error
@@ -71,7 +72,7 @@ def fetch(snapshot: HubSnapshot, progress: Progress = silent) -> Path:
         if not compared:
             write_record(name, commit, [replace(f, size_bytes=(folder / f.path).stat().st_size) for f in files])
         ref = repository(name) / "refs" / snapshot.revision
-        if snapshot.revision != commit and not (ref.is_file() and ref.read_text(encoding="utf-8") == commit):
+        if snapshot.revision != commit and not (ref.is_file() and read_file(ref).decode() == commit):
             ref.parent.mkdir(parents=True, exist_ok=True)
             ref.write_text(commit, encoding="utf-8")
     return folder

@@ -18,6 +18,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.readfile import read_file
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import cached_folder
 from specdec_cli.system import config
@@ -70,7 +71,7 @@ def _models_in(place: str, root: Path, name: str = "", depth: int = 0) -> Iterat
 def _list(folder: Path) -> tuple[list[str], dict[str, int]]:
     """The folders in a folder, and the bytes of the files that tell what it holds; nothing if it cannot be read."""
     folders, files = [], {}
-    with suppress(OSError), os.scandir(folder) as entries:
+    with suppress(OSError, ValueError), os.scandir(folder) as entries:
         for entry in (entry for entry in entries if entry.name.isprintable() and not entry.name.startswith(".")):
             with suppress(OSError):  # a link that leads nowhere, or in a circle
                 if entry.is_dir():
@@ -96,7 +97,7 @@ def _read(name: str, folder: Path, place: str = "", listed: Mapping[str, int] | 
 def _text(path: Path) -> str:
     """The text of a small file, empty where it cannot be read."""
     with suppress(OSError, ValueError):
-        return path.read_text(encoding="utf-8").strip()
+        return read_file(path).decode().strip()
     return ""
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.jsonfile import NotJson, kind_of, shown
+from specdec_cli.core.readfile import open_file
 from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.core.textfile import BYTE_ORDER_MARKS
 
@@ -49,7 +50,7 @@ class Header:
 def read_header(path: Path) -> Header:
     """The header of one file. Raises: NotAvailable if it is damaged, or not there any more."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             length = int.from_bytes(file.read(8), "little")
             text = file.read(length) if length <= MOST_HEADER_BYTES else b""
     except OSError as error:
@@ -254,7 +255,7 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     config = read_json(folder / "config.json", name)
     checkpoint_of(config, folder, name)
     for file in filter(Path.is_file, (folder / name for name in READ_BY_OTHERS)):
-        with file.open("rb") as stream:
+        with open_file(file) as stream:
             if stream.read(3).startswith(BYTE_ORDER_MARKS):
                 hint = f"save {file} as UTF-8 without it: mlx-lm does not read it"
                 raise NotAvailable(f"{file.name} of {name} begins with a byte order mark", hint)

@@ -23,6 +23,7 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import MAX_DRAFT, Constraint, ShapeKind
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.models import schema, shape
@@ -378,7 +379,7 @@ def read_constraint(kind: ShapeKind, value: str, option: str) -> Constraint:
     if kind == "schema":
         hint = f'give a file, or the JSON itself: {option} \'{{"type": "object"}}\''
     try:
-        return Constraint(kind, decode_text(path.read_bytes()))
+        return Constraint(kind, decode_text(read_file(path, piped=True)))
     except OSError as error:
         raise UsageError(f"{option} {path} cannot be read: {error.strerror}", hint) from error
     except ValueError as error:

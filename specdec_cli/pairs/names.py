@@ -14,6 +14,7 @@ from pathlib import Path
 from specdec_cli import hub
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.readfile import open_file
 from specdec_cli.pairs.catalog import registry
 
 ADDRESS = re.compile(
@@ -53,6 +54,6 @@ def _is_gguf(name: str) -> bool:
         if path.is_dir():
             return any(path.glob("*.gguf")) and not (path / "config.json").exists()
         if path.is_file() and not path.suffix:  # a blob of ollama's
-            with path.open("rb") as file:
+            with open_file(path) as file:
                 return file.read(4) == b"GGUF"
     return name.lower().partition(":")[0].endswith((".gguf", "-gguf"))  # llama.cpp names ORGANISATION/NAME-GGUF:Q4_K_M

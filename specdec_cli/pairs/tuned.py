@@ -12,6 +12,7 @@ import platformdirs
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import Refused
+from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_header
 from specdec_cli.pairs.pair import Pair
 
@@ -35,7 +36,7 @@ def folder_named(name: str, pair: Pair | None) -> Path | None:
     if pair is not None:
         return folder_of(pair)
     folder = tuned_folder() / name
-    return folder if folder.parent == tuned_folder() and (folder / RECORD).is_file() else None
+    return folder if folder.parent == tuned_folder() and name[0] != "." and folder.is_dir() else None
 
 
 def fingerprint(checkpoint: Checkpoint) -> str:
@@ -45,7 +46,7 @@ def fingerprint(checkpoint: Checkpoint) -> str:
         header, size = read_header(path), path.stat().st_size
         shapes = sorted((name, one.dtype, one.shape) for name, one in header.tensors.items())
         digest.update(f"{size} {shapes}".encode())
-        with path.open("rb") as stream:
+        with open_file(path) as stream:
             stream.seek(max(size - END_BYTES, 0))
             digest.update(stream.read())
     return digest.hexdigest()
@@ -56,7 +57,7 @@ def fingerprints(target: Checkpoint, draft: Checkpoint | None) -> dict[str, str]
     tokenizer = target.folder / "tokenizer.json"
     found = {"target": fingerprint(target)}
     if tokenizer.is_file():
-        found["tokenizer"] = hashlib.sha256(tokenizer.read_bytes()).hexdigest()
+        found["tokenizer"] = hashlib.sha256(read_file(tokenizer)).hexdigest()
     return found if draft is None else {**found, "draft": fingerprint(draft)}
 
 
@@ -69,8 +70,11 @@ def write_record(folder: Path, values: dict[str, Any]) -> None:
 def require_bound(folder: Path, target: Checkpoint, draft: Checkpoint | None) -> None:
     """Raises: Refused where what is in `folder` was tuned for other weights than these."""
     bound = jsonfile.read_or_empty(folder / RECORD).get("sha256")
-    if not isinstance(bound, dict):
-        return
+    if not isinstance(bound, dict) or not isinstance(bound.get("target"), str):
+        raise Refused(
+            f"{folder / RECORD} does not say which weights {folder.name} was tuned for",
+            f"specdec rm {folder.name} removes it; specdec tune makes another",
+        )
     found = fingerprints(target, draft)
     if other := next((part for part in bound if part in found and bound[part] != found[part]), ""):
         name = draft.name if draft and other == "draft" else target.name

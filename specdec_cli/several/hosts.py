@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError, reason, untrusted
+from specdec_cli.core.readfile import read_file
 
 HELP = "specdec help several-machines"
 LOCAL = ("127.", "::1", "localhost")
@@ -81,7 +83,7 @@ def read_hosts(hosts: str | None, hostfile: Path | None) -> Hosts:
     else:
         given = f"--hostfile {hostfile}"
         with untrusted(lambda why: UsageError(f"{given} is no hostfile of mlx's: {why}", HELP)):
-            found = _of_file(json.loads(Path(str(hostfile)).read_text("utf-8")))
+            found = _of_file(jsonfile.parse(read_file(str(hostfile), piped=True)))
     if len(found.names) < 2:
         raise UsageError(f"{given} names {len(found.names)} machine, and a target is shared by 2 or more", HELP)
     if found.backend not in ("ring", "jaccl"):

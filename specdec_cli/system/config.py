@@ -64,7 +64,7 @@ def model_folders(config: TomlFile | None = None) -> tuple[Path, ...]:
     texts = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)
     # `Path.expanduser` raises for the home of a user that does not exist.
     paths = tuple(Path(os.path.expanduser(folder)) for folder in folders) if texts else ()  # noqa: PTH111
-    if not texts or not all(path.is_absolute() for path in paths):
+    if not texts or not all(path.is_absolute() and "\0" not in str(path) for path in paths):
         hint = f'for example: {FOLDERS} = ["~/models"]'
         raise UsageError(f"{config.place(FOLDERS)}: {FOLDERS} is no list of whole paths", hint)
     return paths

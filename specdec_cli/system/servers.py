@@ -18,9 +18,12 @@ from pathlib import Path
 
 import platformdirs
 
-from specdec_cli.core.jsonfile import NotJson, read_object
+from specdec_cli.core.jsonfile import NotJson, parse_object
+from specdec_cli.core.readfile import open_file
 
 FILE_BYTES = 1024
+# No process id is larger, and no size or time.
+MOST_PID, MOST = 1 << 22, 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,14 @@ class RunningServer:
     def held_bytes(self) -> int:
         """What no other process should count on."""
         return self.weight_bytes + self.cache_bytes
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every value is of its type and may be true; in a file of another version it may not."""
+        whole = [value for value in (self.pid, self.weight_bytes, self.cache_bytes) if type(value) is int]
+        texts = isinstance(self.pair, str) and isinstance(self.url, str)
+        numbers = len(whole) == 3 and 0 < self.pid < MOST_PID and all(0 <= value < MOST for value in whole)
+        return texts and numbers and type(self.since) in (int, float) and 0 <= self.since < MOST
 
     @property
     def path(self) -> Path:
@@ -86,11 +97,11 @@ def running() -> list[RunningServer]:
     """Those that run, the oldest first; what others left is removed."""
     found = []
     for path in servers_folder().glob("*.json"):
-        with suppress(OSError, NotJson, TypeError), path.open() as file:  # TypeError: of another version
+        with suppress(OSError, NotJson, TypeError), open_file(path) as file:  # TypeError: of another version
             if _is_free(file.fileno()):
                 path.unlink()
-            else:
-                found.append(RunningServer(**read_object(path)))
+            elif (server := RunningServer(**parse_object(file.read()))).is_sound and server.path == path:
+                found.append(server)
     return sorted(found, key=lambda server: server.since)
 
 
@@ -102,7 +113,7 @@ def others() -> tuple[RunningServer, ...]:
 def end(server: RunningServer, seconds: float) -> bool:
     """Tell it to end; whether it did within so many seconds."""
     deadline = time.monotonic() + seconds
-    with suppress(FileNotFoundError, ProcessLookupError), server.path.open() as file:
+    with suppress(FileNotFoundError, ProcessLookupError), open_file(server.path) as file:
         if not _is_free(file.fileno()):
             os.kill(server.pid, signal.SIGTERM)
         while not _is_free(file.fileno()):

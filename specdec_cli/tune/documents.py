@@ -16,6 +16,7 @@ from random import Random
 
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count
+from specdec_cli.core.readfile import open_file
 from specdec_cli.core.textfile import decode_text
 
 # Characters of a document that count, bytes that hold as many in every encoding, files of a folder that are read.
@@ -98,7 +99,7 @@ def _files_in(folder: Path) -> Iterator[Path]:
 
 def _beginning(file: Path) -> str:
     """Of its text. Raises: UnicodeDecodeError, OSError."""
-    with file.open("rb") as stream:
+    with open_file(file) as stream:
         data = stream.read(LONGEST_BYTES)
         return decode_text(data, cut=bool(stream.read(1)))[:LONGEST]
 

@@ -7,7 +7,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.models.turns import Message
 from specdec_cli.pairs.tuned import tuned_folder, write_record
 
-PREFIX, KEY_DIGITS = ".training-", 16
+PREFIX, KEY_DIGITS, STATE = ".training-", 16, "state.safetensors"
 # A training that was killed longer ago is not waited for.
 FORGOTTEN_SECONDS = 7 * 24 * 3600.0
 
@@ -43,11 +43,18 @@ def workplace(identity: Mapping[str, Any]) -> Iterator[Path]:
             try:
                 yield folder
             except OSError:  # a full disk needs the room
-                shutil.rmtree(folder, ignore_errors=True)
+                clear(folder)
                 raise
-            shutil.rmtree(folder, ignore_errors=True)
+            clear(folder)
     except BlockingIOError as error:
         raise UsageError("the same training is under way in another process", "wait for it, or end it") from error
+
+
+def clear(folder: Path) -> None:
+    """Deletes a training, its state first: of what a kill leaves here nothing is gone on with."""
+    with suppress(OSError):
+        (folder / STATE).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def keep(folder: Path, name: str, record: Mapping[str, Any]) -> Path:

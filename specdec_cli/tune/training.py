@@ -25,12 +25,13 @@ from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.tune.documents import SAID, Document, Split
 from specdec_cli.tune.figures import Look, Progress, Trained
+from specdec_cli.tune.kept import STATE
 
 # Pieces of a lesson, where memory is enough for them. Of the time, so much is for the target's own words.
 PIECES, SHARE_OF_WORDS = 8, 0.4
 # Pieces of a document that is learned from, or watched; steps between two looks at these; looks without progress.
 MOST_PIECES, WATCHED_PIECES, LOOK_STEPS, PATIENCE = 32, 2, 25, 12
-SCHEDULE, STATE, BEST = "schedule.json", "state.safetensors", "best"
+SCHEDULE, BEST = "schedule.json", "best"
 
 
 def fitting_pieces(pair: LoadedPair, learning_bytes: int, piece_bytes: int) -> int:
@@ -109,7 +110,7 @@ class Training:
 
         for number, group in enumerate(groups):
             path = self._folder / f"lesson-{number}.safetensors"
-            if not path.exists():
+            if not path.is_file():
                 began = self._clock()
                 lesson = self._listen(group, number)
                 took = self._clock() - began
@@ -135,11 +136,10 @@ class Training:
         looks = self._resume() or [Look(0, student.agreement(watched))]
         took = self._clock() - began
         steps = self._decided("steps", lambda: self._steps(Lesson.read(lessons[0]), took))
-        step, ended = looks[-1].step, ""
-        best, began, first = max(looks, key=lambda look: look.watched), self._clock(), step
+        step = looks[-1].step
+        best, began, first = _best(looks), self._clock(), step
         losses, best_folder = list[float](), self._folder / BEST
-        if step >= steps:  # it was killed after its last step
-            ended = "its time was over"
+        ended = _end(looks, steps)  # it may have been killed after that
         while not ended:
             loss = student.step(Lesson.read(self._lesson(lessons, step)), step / steps)
             step += isfinite(loss)
@@ -148,9 +148,7 @@ class Training:
                 ended = f"its loss was {loss} at step {step + 1}"
             elif self._cancelled():
                 ended = "it was interrupted"
-            elif step >= steps:
-                ended = "its time was over"
-            if step % LOOK_STEPS == 0 or ended:
+            if step > looks[-1].step and (step % LOOK_STEPS == 0 or step >= steps or ended):
                 finite = [one for one in losses if isfinite(one)]
                 looks.append(Look(step, student.agreement(watched), sum(finite) / len(finite) if finite else None))
                 losses.clear()
@@ -158,8 +156,7 @@ class Training:
                     best = looks[-1]
                     best_folder.mkdir(mode=0o700, exist_ok=True)
                     student.save(best_folder)
-                elif step - best.step >= PATIENCE * LOOK_STEPS:
-                    ended = ended or f"{PATIENCE} looks brought nothing better"
+                ended = ended or _end(looks, steps)
                 save_arrays(self._folder / STATE, student.state(), {"looks": json.dumps([list(one) for one in looks])})
             left = (steps - step) * (self._clock() - began) / max(step - first, 1)
             self._report(Progress("learning", left, step, steps, loss, tuple(looks)))
@@ -173,9 +170,23 @@ class Training:
     def _resume(self) -> list[Look]:
         """What was seen up to the state that a killed process left, from which the student goes on; else nothing."""
         path = self._folder / STATE
-        if not path.exists():
+        if not path.is_file():
             return []
         state, metadata = read_arrays(path)
         looks = [Look(*values) for values in json.loads(metadata["looks"])]
+        if _best(looks).step and not (self._folder / BEST).is_dir():  # it was killed after that had been kept
+            return []
         self._student.restore(state, looks[-1].step)
         return looks
+
+
+def _best(looks: list[Look]) -> Look:
+    """The first of those that agreed best."""
+    return max(looks, key=lambda look: look.watched)
+
+
+def _end(looks: list[Look], steps: int) -> str:
+    """Why a training of so many `steps` is over after `looks`, empty while it is not."""
+    if looks[-1].step >= steps:
+        return "its time was over"
+    return f"{PATIENCE} looks brought nothing better" * (looks[-1].step - _best(looks).step >= PATIENCE * LOOK_STEPS)

@@ -219,3 +219,13 @@ def test_prompts_that_are_read_in_one_pass_are_as_if_each_was_read_alone(name, m
     forgetful = lambda cache, *args, **more: make_mask(cache, *args, **more)[3:4]  # noqa: E731
     monkeypatch.setattr(rows.KeyValueRows, "make_mask", forgetful)
     assert read_and_go_on(network, held, contexts, together=True) != alone
+
+
+def test_a_prompt_is_never_awaited_beside_others_where_a_head_reads_its_states():
+    network = Network(tiny_network(architectures()["qwen3"], 1), "m")
+    seat, target, context = Seat(), CachedModel(network), prompt(0, 20)
+    assert not seat.awaits_reading(target, context)
+    seat.beside = True
+    assert seat.awaits_reading(target, context) and seat.prompt
+    network.hidden.expose()
+    assert not seat.awaits_reading(target, context) and seat.prompt is None

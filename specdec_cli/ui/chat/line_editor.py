@@ -23,6 +23,7 @@ from prompt_toolkit.keys import Keys
 from prompt_toolkit.output import Output, create_output
 from prompt_toolkit.styles import Style
 
+from specdec_cli.core.readfile import open_file
 from specdec_cli.ui.terminal import safe
 
 STYLE = Style.from_dict(
@@ -43,7 +44,8 @@ class PrivateHistory(FileHistory):
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
+        os.close(os.open(path, os.O_CREAT | os.O_APPEND | os.O_NONBLOCK, 0o600))
+        open_file(path).close()  # a pipe holds no history
         path.chmod(0o600)
         super().__init__(path)
 

@@ -220,3 +220,16 @@ def test_kills_lose_at_most_the_turn_under_way(monkeypatch, tmp_path, kills):
         assert turns in ([*known, f"x{number} = 1"], [*known, f"x{number} = 1", f"y{number} = 2"])
         known, late = turns, late + (turns[-1][0] == "y")
     assert len(known) == kills + late and json.loads(path.read_text().splitlines()[0])["pair"] == "demo"
+
+
+def test_delete_all_goes_on_and_names_what_stayed(three):
+    """A folder of that name kept all chats behind it."""
+    stays = [kept_folder() / name for name in ("x.jsonl", "y.jsonl")]
+    for day, folder in enumerate(stays, 2):
+        (folder / "inside").mkdir(parents=True)
+        os.utime(folder, (time.mktime((2021, 1, day, 12, 0, 0, 0, 0, -1)),) * 2)
+    (left := kept_folder() / ".gone.jsonl9").mkdir()  # and one of what kills left
+    code, _, err = three("chats", "delete", "--all", "--yes")
+    assert code == 1 and "deleted 3 chats" in err and "error: not deleted: " in err
+    assert all(f"{path} (" in err for path in (*stays, left)) and err.splitlines()[-1].startswith("hint: ")
+    assert sorted(kept_folder().iterdir()) == sorted([*stays, left])

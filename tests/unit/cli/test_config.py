@@ -51,6 +51,7 @@ OUT_OF_BOUNDS = [
     ('model_folders = "~/models"', "model_folders is no list of whole paths", 'model_folders = ["~/models"]'),
     ("model_folders = [3]", "model_folders is no list of whole paths", 'model_folders = ["~/models"]'),
     ('model_folders = ["models"]', "model_folders is no list of whole paths", 'model_folders = ["~/models"]'),
+    (r'model_folders = ["/a\u0000b"]', "model_folders is no list of whole paths", 'model_folders = ["~/models"]'),
     ('pair = "dmeo"', "the default pair is dmeo, and no pair has that name", "did you mean demo"),
 ]
 NO_TOML = [

@@ -216,3 +216,13 @@ def test_a_place_is_a_row(home, monkeypatch):
     row = ("a toy", lambda: [home / "toys"], PLACES[0][2])
     monkeypatch.setattr("specdec_cli.hub.places.PLACES", (*PLACES, row))
     assert (shown(), locate("org/toy")) == ([("org/toy", "a toy", "")], folder)
+
+
+@pytest.mark.parametrize("name", ["/a\\u0000b", "/a\\ud800b"])
+def test_a_folder_that_no_system_knows_is_not_there(home, name):
+    """A NUL in LM Studio's settings ended `pairs` and every short name with "failed unexpectedly"."""
+    (home / ".lmstudio").mkdir()
+    (home / ".lmstudio/settings.json").write_text(f'{{"downloadsFolder": "{name}"}}')
+    (home / ".lmstudio-home-pointer").write_text(f"{home}/.lmstudio\0")
+    lay(home / ".lmstudio/models" / QWEN)
+    assert [model.name for model in models_here()] == [QWEN] and elsewhere(QWEN) == home / ".lmstudio/models" / QWEN

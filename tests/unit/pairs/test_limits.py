@@ -4,7 +4,8 @@ import pytest
 
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
-from specdec_cli.pairs.limits import Footprint, MemoryEstimate, prefill_bytes
+from specdec_cli.core.request import Request
+from specdec_cli.pairs.limits import ContextLimit, Footprint, MemoryEstimate, prefill_bytes
 from specdec_cli.system.servers import RunningServer
 
 GB = 10**9
@@ -55,3 +56,10 @@ def test_without_a_fused_kernel_prefill_grows_with_the_context():
 def test_one_layer_alone_computes_neither_attention_nor_mlp_before_the_last_token():
     small, big = (prefill_bytes(512, 8192, 1, 1024, inner, 16, 2, False) for inner in (4096, 16384))
     assert small == big < prefill_bytes(512, 8192, 2, 1024, 4096, 16, 2, True)
+
+
+def test_the_shorter_context_of_target_and_draft_bounds_a_reply_that_drafts_with_it():
+    limit = ContextLimit(target=100, draft=60)
+    assert limit.tokens(Request(drafter="model")) == 60 and ContextLimit(50, 60).tokens(Request(drafter="model")) == 50
+    assert limit.tokens(Request(drafter="none")) == limit.tokens(Request(drafter="ngram")) == 100
+    assert limit.warning(Request(drafter="model", max_context=80)) and not limit.warning(Request(max_context=60))

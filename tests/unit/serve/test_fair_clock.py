@@ -110,3 +110,15 @@ def test_the_clock_never_goes_back(served):
         clock.serve(*one)
         assert joined <= clock.joins_at() <= clock.now
         joined = clock.joins_at()
+
+
+def test_beside_a_long_turn_a_newcomer_has_as_long_before_it_waits():
+    """From the present on it would have a single short turn, and then wait for all of the next long one."""
+    thread = Thread(2, Clock())
+    long = thread.begin(cycle([LONGEST]))
+    for _ in range(3):
+        thread.turn()
+    newcomer, before = thread.begin(cycle([0.5])), long.served
+    while long.served == before:
+        thread.turn()
+    assert LONGEST <= newcomer.served <= LONGEST + 0.5

@@ -11,10 +11,14 @@ import pytest
 from fakes.serving import TURNS, Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.core.errors import NotAvailable, SpecdecError
 from specdec_cli.core.events import Failure, Finish, Prefill, Reading, RoundDone, Start
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.serve import scheduler
 from specdec_cli.serve.conversations import Conversations
 from specdec_cli.serve.job import Busy, TooLarge, TooLong
+from specdec_cli.serve.running import job_bytes
 from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.session.capacity import capacity_of
 
 
 @pytest.fixture(scope="module")
@@ -345,3 +349,45 @@ def test_the_totals_are_the_sums_of_all_jobs(pair, desk):
     assert rounds.emitted_tokens == sum(s["emitted_tokens"] for s in stats)
     assert rounds.draft_n == sum(s["draft_n"] for s in stats) == sum(rounds.drafted_at)
     assert rounds.draft_n_accepted == sum(s["draft_n_accepted"] for s in stats) == sum(rounds.accepted_at)
+
+
+def test_a_prompt_of_exactly_the_context_is_refused_and_one_token_less_is_answered(tmp_path):
+    desk = desk_of(tiny_loaded(tmp_path, context_limit=32))
+    with pytest.raises(TooLong, match="prompt is too long: 32 tokens > 31 maximum"):
+        desk.submit(job(ids(32)), print)
+    assert len(answer(desk, job(ids(31))).end.tokens) == 1
+    desk.close()
+
+
+def test_after_a_failure_nothing_of_the_conversation_is_gone_on_with(pair, desk, monkeypatch):
+    """What a pass that failed left in its caches, nobody knows."""
+    outputs, passes = CachedModel.outputs, []
+
+    def failing(self, *arguments, **more):
+        passes.append(self)
+        if len(passes) == 9:
+            raise ValueError("nobody foresaw this")  # after a failure of the device the session itself forgets
+        return outputs(self, *arguments, **more)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(CachedModel, "outputs", failing)
+        assert isinstance(answer(desk, job(ids(40), 30)).end, Failure)
+    assert [one.length for one in desk._conversations] in ([], [0])
+    assert answer(desk, job(ids(40), 5)).read_tokens == 40
+
+
+def test_two_that_fit_only_one_after_the_other_run_one_after_the_other(pair):
+    capacity, asked, seen = capacity_of(pair), job(ids(60), 12), []
+    need = capacity.weight_bytes + job_bytes(asked, capacity)
+    for room, most in ((need * 3, 2), (need + job_bytes(asked, capacity) - 1, 1)):
+        desk, later = desk_of(pair, parallel=2, usable_bytes=int(room / HEADROOM) + 1), []
+
+        def note(client, event, desk=desk, later=later):
+            later.append(Client(desk, job(ids(60, 9), 12), note)) if not later else None
+            seen.append(len(desk.status().running))
+
+        Client(desk, asked, note).wait()
+        later[0].wait()
+        desk.close()
+        assert max(seen) == most
+        seen.clear()

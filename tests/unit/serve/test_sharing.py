@@ -1,7 +1,9 @@
 """Requests that overlap share their passes, and each answer is what it is alone."""
 
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
@@ -10,8 +12,11 @@ import specdec_cli
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.core.request import Constraint
-from specdec_cli.engine.batch import Batch
+from specdec_cli.engine.batch import Batch, Seat
 from specdec_cli.serve import running
+from specdec_cli.serve.scheduler import Scheduler
+from specdec_cli.serve.shares import FairClock
+from specdec_cli.session.capacity import capacity_of
 
 
 @pytest.fixture(scope="module")
@@ -189,3 +194,51 @@ def test_a_head_goes_on_after_shared_passes_with_the_states_that_it_read_in_them
         assert (ends := answer(desk, longer)).end.tokens == alone(pair, longer)
         assert ends.read_tokens <= 2 and ends.end.stats["drafted_by"]["mtp"] > 0
     desk.close()
+
+
+class Asked:
+    """A job that decodes, as far as sharing asks; alone a token costs it one plain step of a second."""
+
+    costs = SimpleNamespace(batch_steps=lambda rows, seconds: seconds)
+
+    def __init__(self, pair, prompt_tokens, tokens=10):
+        self.handle, self.decodes = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), True
+        self.seat = Seat(Batch(pair.first.target.network))
+        self.seat.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
+
+
+@pytest.fixture
+def three(pair):
+    """(sharing, its capacity, three jobs)."""
+    capacity = capacity_of(pair)
+    return running.Sharing(pair, capacity, 4), capacity, [Asked(pair, tokens) for tokens in (20, 30, 40)]
+
+
+def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
+    """Rows are as long as the longest, and there are a power of two of them."""
+    sharing, capacity, asked = three
+    for few in (3, 2):
+        need = capacity.target_bytes(10 * few + 20) * (4 if few == 3 else 2)
+        for room, sharers in ((need, few), (need - 1, few - 1 if few > 2 else 0)):
+            sharing.choose(asked[:few], room)
+            assert [job.seat.wanted for job in asked[:few]] == [at < sharers for at in range(few)]
+
+
+@pytest.mark.parametrize(("seconds", "pays"), [(2.99, True), (3.01, False)])
+def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, seconds, pays):
+    sharing, _, asked = three
+    for _ in range(running.TRIED_PASSES):
+        sharing.choose(asked, 1 << 60)
+        assert all(job.seat.wanted for job in asked)
+        sharing.observe(asked, seconds)
+    sharing.choose(asked, 1 << 60)
+    assert [job.seat.wanted for job in asked] == [pays] * 3
+
+
+def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():
+    """Charged with all of it, two who share would have half of what the third has."""
+    now, clock = iter([0.0, 6.0]), FairClock()
+    jobs = [SimpleNamespace(had_seconds=0.0, kept=SimpleNamespace(watch=nullcontext())) for _ in range(3)]
+    with Scheduler._timed(SimpleNamespace(_jobs=jobs, _fair=clock, _clock=lambda: next(now)), jobs[:2]):
+        pass
+    assert [job.had_seconds for job in jobs] == [3.0, 3.0, 0.0] and clock.now == 2.0

@@ -82,3 +82,12 @@ def test_a_round_is_cut_after_the_token_that_completed_a_stop_string(tokenizer):
 def test_the_beginning_of_a_stop_string_is_held_back_and_comes_as_the_tail(tokenizer, held):
     rounds, finish = written(tokenizer, tokenizer.encode("a" + held), stop=("bcd",))
     assert "".join(done.text for done in rounds) == "a" and finish.text_tail == held
+
+
+@pytest.mark.parametrize(("least", "text"), [(2, "ab"), (3, "abXcd"), (4, "abXcd")])
+def test_a_stop_string_that_ends_exactly_at_the_least_is_text(tokenizer, least, text):
+    writer = Writer(tokenizer.stream(), StopStrings(("X",)), tokenizer, least=least)
+    for number, token in enumerate(tokenizer.encode("abXcd")):
+        if not writer.stopped:
+            writer.write(Round(number, "none", (), 0, token, (token,), 0.0, 0.0))
+    assert writer.finish("length", Stats()).text == text

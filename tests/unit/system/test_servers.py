@@ -1,6 +1,7 @@
 """Servers see each other by files whose locks they hold: what a killed one left is nobody, whoever has its id now."""
 
 import fcntl
+import math
 import os
 import signal
 import subprocess
@@ -48,6 +49,51 @@ def test_a_file_that_nobody_holds_is_removed_though_its_process_id_lives():
 def test_a_server_of_another_version_is_left_alone():
     with plant(colour="red") as file:
         assert servers.running() == [] and Path(file.name).exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"since": "now"},
+        {"since": None},
+        {"since": 1e400},
+        {"since": -1e300},
+        {"since": math.nan},
+        {"since": True},
+        {"pid": -1},
+        {"pid": 0},
+        {"pid": 1 << 70},
+        {"pid": str(PARENT)},
+        {"pid": PARENT + 1},
+        {"pair": None},
+        {"url": 5},
+        {"weight_bytes": "5"},
+        {"weight_bytes": -5},
+        {"cache_bytes": 10**400},
+        {"cache_bytes": [1]},
+    ],
+    ids=str,
+)
+def test_a_running_servers_file_with_values_that_cannot_be_true_is_left_alone(values):
+    """`ps` failed unexpectedly at a text for a time; to end a process -1 would end all of the user's."""
+    with plant(name=f"{PARENT}.json", **values) as file:
+        assert servers.running() == [] and Path(file.name).exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"pid": 1', "[]", "5", "\0" * 9, "[" * 100_000], ids=range(7))
+def test_a_running_servers_torn_file_is_left_alone(text):
+    with plant() as file:
+        Path(file.name).write_text(text)
+        assert servers.running() == [] and Path(file.name).exists()
+
+
+def test_end_signals_nobody_whose_file_is_free(monkeypatch):
+    """Its process is over, and who has the id now is another."""
+    killed = []
+    monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
+    with plant(lock=False) as left:
+        server = servers.RunningServer(PARENT, "tiny", "", 1.0)
+        assert servers.end(server, 0.0) and killed == [], left
 
 
 def test_what_others_hold_is_not_usable_and_what_an_idle_one_could_hold_is():

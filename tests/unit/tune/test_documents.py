@@ -125,3 +125,13 @@ def test_a_kept_chat_is_a_document_with_all_its_messages_and_a_damaged_one_is_na
     (messages,) = chat_messages(told.append).values()
     assert [message["content"] for message in messages] == ["Be loud.", "one", "ONE", "two", "TWO"]
     assert len(told) == 1 and "b.jsonl" in told[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_resembles_a_judged_document_is_not_watched_either(seed):
+    """The first of the others, which would be watched."""
+    found = split(DOCUMENTS, seed)
+    near = Document(found.watched[0].name, (*found.judged[0].ids[:-1], 5000))
+    again = split([near if one.name == near.name else one for one in DOCUMENTS], seed)
+    assert again.judged == found.judged and again.dropped == (near.name,)
+    assert near not in (*again.watched, *again.trained) and len(again.watched) == len(found.watched)

@@ -25,7 +25,7 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import under_adapter
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
-from specdec_cli.tune import predict, training
+from specdec_cli.tune import kept, predict, training
 from specdec_cli.tune.documents import PIECE, SAID
 from specdec_cli.tune.figures import judge
 from specdec_cli.tune.predict import measure, pieces_of
@@ -109,6 +109,9 @@ class Scripted:
 
     def state(self):
         return {"weights.a": mx.zeros(1)}
+
+    def restore(self, state, steps):
+        pass
 
 
 @pytest.fixture
@@ -235,14 +238,14 @@ def test_the_peak_of_a_step_is_what_was_counted(width, layers, rows):
 
 def test_on_metal_freed_buffers_are_kept_while_a_training_runs_and_no_longer(monkeypatch):
     """A gigabyte was kept, and each step gave the rest of its pages back and faulted them in again."""
-    limits, kept = [1 << 30], []
+    limits, held = [1 << 30], []
     monkeypatch.setattr(mx, "set_cache_limit", lambda limit: (limits.append(limit), limits[-2])[1])
     for name, expected in (("metal", [6 << 30, 1 << 30]), ("cpu", [])):
         monkeypatch.setattr(training.device, "backend", lambda: name)  # noqa: B023
         del limits[1:]
         with training.device.keeping_freed(6 << 30):
-            kept = limits[1:]
-        assert limits[1:] == expected and kept == expected[:1]
+            held = limits[1:]
+        assert limits[1:] == expected and held == expected[:1]
     monkeypatch.setattr(training.device, "backend", lambda: "metal")
     with training.device.keeping_freed(1 << 20):
         assert limits[-1] == 1 << 30  # never less than before
@@ -289,6 +292,54 @@ def test_an_adapter_beside_a_matrix_costs_two_kernels_and_says_what_mlx_lms_does
     assert ours(ids).dtype == expected.dtype
     assert mx.allclose(ours(ids), expected, atol=0.03 * mx.abs(expected).max().item())
     assert not mx.allclose(plain(ids), expected, atol=0.03 * mx.abs(expected).max().item())
+
+
+ENDS = {
+    "patience": (1e9, [1.0] * 99, [0.5, 0.6, *[0.55] * 12, *[0.9] * 99]),
+    "time": (20, [1.0] * 99, [0.5 + at / 99 for at in range(99)]),
+    "no better ever": (1e9, [1.0] * 99, [0.5, *[0.4] * 12, *[0.9] * 99]),
+    "no number": (1e9, [1.0, 1.0, math.nan, *[math.nan, 1.0, 1.0] * 9], [0.5, 0.6, *[0.9] * 99]),
+    "no number after a look between": (1e9, [1.0, math.nan, *[math.nan, 1.0] * 9], [0.5, 0.6, *[0.9] * 99]),
+}
+
+
+@pytest.mark.parametrize("why", [pytest.param(why, marks=[pytest.mark.slow] * (why != "patience")) for why in ENDS])
+def test_a_training_that_was_killed_at_its_end_ends_as_the_undisturbed_one(pair, parts, tmp_path, short, why):
+    """After an end without progress the same command trained on, and a later look counted: best 28 instead of 2."""
+    seconds, losses, agreements = ENDS[why]
+    student, now = Scripted(losses, agreements), iter(range(10000))
+    student.save = lambda folder: (folder / "a").touch()
+
+    def ended():
+        return run(pair, student, tmp_path, parts, seconds, clock=lambda: float(next(now)))
+
+    assert ended() == ended()
+
+
+def test_a_training_whose_best_was_moved_begins_anew_and_one_without_a_better_look_goes_on(
+    pair, parts, tmp_path, short
+):
+    """Killed between keeping and clearing, the same command failed for a week: "best has no adapter_config.json"."""
+    student, begun = Scripted([1.0] * 99, [0.5, 0.6, *[0.6] * 12, 0.5, 0.6, *[0.6] * 12]), []
+    student.save = lambda folder: (folder / "a").touch()
+    student.restore = lambda state, steps: begun.append(steps)
+    first = run(pair, student, tmp_path, parts)
+    (tmp_path / training.BEST).rename(tmp_path / "kept")
+    assert run(pair, student, tmp_path, parts) == first
+    assert (tmp_path / training.BEST / "a").exists() and begun == []
+    worse = tmp_path / "worse"
+    worse.mkdir()
+    student = Scripted([1.0] * 99, [0.5, *[0.4] * 99])
+    student.restore = lambda state, steps: begun.append(steps)
+    assert run(pair, student, worse, parts) == run(pair, student, worse, parts) and begun == [24]
+
+
+def test_a_training_is_cleared_state_first(tmp_path, monkeypatch):
+    """A kill amid clearing left a state without all of its best, which was gone on with."""
+    (tmp_path / kept.STATE).touch()
+    monkeypatch.setattr(kept.shutil, "rmtree", lambda folder, ignore_errors: None)  # killed
+    kept.clear(tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_an_adapter_says_in_the_pair_what_the_student_said(pair, spec, student, parts, tmp_path):

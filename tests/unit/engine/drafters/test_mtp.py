@@ -121,3 +121,24 @@ def test_states_that_nobody_handed_over_are_read_again(name):
     assert len(steps) > 2 and steps[-1] is None and target.length == len(played.context) - 1
     before = list(played.context)
     assert played.round(3, 2, 9) == recomputed(target, head, before, 3)[0]
+
+
+@pytest.mark.parametrize("kept", [3, 6, 8])
+def test_after_a_cut_amid_states_that_wait_every_proposal_is_that_of_a_head_that_read_the_text(kept):
+    """Plain rounds leave the states waiting; then the end of the text is another."""
+    target = tiny_target("qwen3")
+    head = agreeing_head(target)
+    old, new = PROMPT[:10], [*PROMPT[: kept + 1], 50, 51, 52, 53]
+
+    def states(context):
+        return target.fresh().forward(mx.array(context[:-1])).hidden
+
+    cut, fresh = (cached_head(target, head) for _ in range(2))
+    cut.hand_over(old, states(old))
+    begin = cut.reuse(new)
+    assert begin == cut.length == kept and len(cut._waiting) == 1
+    cut.hand_over(new, states(new)[begin:])
+    fresh.hand_over(new, states(new))
+    assert cut.cached == fresh.cached == 0
+    ours, theirs = (one.logits(one.first().scored) for one in (cut, fresh))
+    assert mx.allclose(ours, theirs, atol=1e-5)

@@ -15,7 +15,7 @@ from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import PREDICTED
 from specdec_cli.core.speedup import BELIEVED_SECONDS
 from specdec_cli.engine.planning.history import History, PredictionLength
-from specdec_cli.engine.planning.policy import Situation, plan
+from specdec_cli.engine.planning.policy import Plan, Situation, plan
 from specdec_cli.engine.planning.tuning import FIRST_WAIT
 
 SEEDS = range(4)
@@ -102,3 +102,13 @@ def test_a_prediction_right_in_part_is_judged_where_no_round_was_plain(plain_sec
     length = PredictionLength()
     length.observe(Round(0, PREDICTED.name, (1,) * 16, 5, 9, (1,) * 6, 0.0, 1.5), plain_seconds)
     assert (length.k_of(8) > 0) == goes_on
+
+
+def test_a_released_draft_has_all_of_the_context_to_read_again():
+    """Its memory was given back, and with it all that it had read."""
+    history = History()
+    history.begin(100, unread_tokens=0, context_tokens=500)
+    assert history.situation(Situation(8)).unread == 0
+    history.follow(Plan(release=True))
+    found = history.situation(Situation(8))
+    assert found.unread == 500 and found.reading > 0

@@ -1,11 +1,13 @@
 """The first round: what is known without a draft may be drafted in it, where the first word hardly waits for that."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from specdec_cli.core.kinds import FORCED, PREDICTED
-from specdec_cli.engine.planning.policy import Plan, Situation, plan
+from specdec_cli.engine.planning.policy import Plan, Situation, Spell, plan
+from specdec_cli.engine.planning.tuning import FIRST_WAIT, LAST_WAIT
 
 CHEAP, DEAR = ([1 + cost * k for k in range(45)] for cost in (0.05, 0.8))
 PREDICTS = Situation(
@@ -44,3 +46,14 @@ def test_no_network_drafts_in_the_first_round_however_well_it_pays():
     pays = Situation(16, first=True, network="model", rates=(0.95,) * 16, steps=tuple(CHEAP), passes=tuple(CHEAP))
     assert plan(pays) == Plan()
     assert plan(replace(pays, first=False)).k  # control
+
+
+def test_what_is_forced_is_cut_to_what_the_answer_may_have():
+    assert plan(Situation(3, forced=9)) == Plan(FORCED.name, 3)
+    assert plan(Situation(9, forced=3)) == Plan(FORCED.name, 3)
+
+
+def test_the_wait_after_spells_that_did_not_pay_doubles_up_to_its_end():
+    waits = [Spell(fails=fails).wait for fails in range(1, 21)]
+    assert waits[0] == FIRST_WAIT and waits[-1] == LAST_WAIT == Spell(fails=10**6).wait
+    assert all(later in (2 * wait, LAST_WAIT) for wait, later in pairwise(waits))

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.dispatches import CAN_FUSE
 from specdec_cli.engine import device
-from specdec_cli.engine.sampling.noise import Noise
+from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 
 needs_fusing = pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
 
@@ -61,3 +61,9 @@ def test_noise_has_its_law_within_a_position_and_across_positions(across):
     assert kolmogorov(uniform, lambda v: v) < bound
     assert kolmogorov(drawn(noise.gumbel), lambda v: np.exp(-np.exp(-v))) < bound
     assert kolmogorov(0.9 * uniform, lambda v: v) > bound
+
+
+def test_each_further_answer_of_a_seed_has_a_seed_of_its_own():
+    seeds = [attempt_seed(7, attempt) for attempt in range(6)]
+    noise = {tuple(Noise(one).uniform("target", 0, 4).tolist()) for one in seeds}
+    assert seeds[0] == 7 and len(set(seeds)) == 6 == len(noise)

@@ -2,13 +2,18 @@
 
 import gzip
 import json
+import math
 import time
 
 import httpx
 import pytest
 
 from fakes.desk import ScriptedDesk
+from fakes.models import TINY
 from fakes.server import local, posted, raw, serving, until
+from specdec_cli.core.events import TokenLogprob
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.serve.http import completions
 from specdec_cli.serve.http.access import AccessPolicy
 from specdec_cli.serve.http.reading import USUAL_TOKENS
 
@@ -164,3 +169,12 @@ def test_who_does_not_read_an_answer_holds_nobody_up(tooled):
         until(lambda: desk.running is None and not desk.waiting)
         assert len(desk.jobs) == 2 and json.loads(httpx.get(f"{url}/health").text)["running"] == 0
     desk.close()
+
+
+@pytest.mark.parametrize("dialect", [completions.ChatDialect, completions.TextDialect])
+def test_a_logprob_of_nothing_is_a_number_of_json(dialect, tiny_pair):
+    """Beside a bias of minus infinity; JSON has no infinity, and clients fail at the word."""
+    tokenizer = Tokenizer.load(tiny_pair[0], "tiny", TINY)
+    score = TokenLogprob(5, -math.inf, ((5, -math.inf), (6, -0.5)))
+    text = json.dumps(dialect.table(None, tokenizer, [score]), allow_nan=False)
+    assert text.count("-9999.0") == 2 and "-0.5" in text
