@@ -3,7 +3,7 @@
 A row begins at any column, so a layer that selects, cuts or counts by column goes wrong there, once a row is longer
 than what it selects. That length is found from the network itself: the graph of a pass gets other operations where a
 layer begins to select. A graph is built without computing anything, so rows of any length can be asked about.
-The cost for any network: nine passes, six of them over at most five tokens, and two graphs; no row is read in full.
+The cost for any network: eight passes, over at most five tokens of a row, and two graphs; no long row is read.
 """
 
 from __future__ import annotations
