@@ -12,17 +12,13 @@ from dataclasses import dataclass
 
 import mlx.core as mx
 
-from specdec_cli.core.errors import Refused, reason
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.hidden import same
 from specdec_cli.engine.model import CachedModel, Network, Output
 from specdec_cli.engine.planning.history import History
 
-# The conversations by which a network is proven: tokens that each has read, and passes that they share.
-TRIED_LENGTHS, TRIED_PASSES = (5, 3), 2
 # Tokens up to which a pass over a prompt is bound by reading the weights, so that a pass for several saves time.
 MOST_BESIDE = 256
 
@@ -126,10 +122,10 @@ class Batch:
             seat.put(output.row(row), len(self._seats))
         device.queue(output.logits)
 
-    def read(self, unread: Sequence[Sequence[int]]) -> None:
-        """A pass over several tokens of each seat, computed; those of shorter rows are none at their ends."""
-        longest = max(map(len, unread))
-        tokens = mx.array([[*ids, *[0] * (longest - len(ids))] for ids in unread], dtype=mx.int32)
+    def read(self, unread: Sequence[mx.array]) -> None:
+        """A pass over several tokens [T] of each seat, computed; those of shorter rows are none at their ends."""
+        longest = max(ids.size for ids in unread)
+        tokens = mx.stack([mx.pad(ids, (0, longest - ids.size)) for ids in unread])
         with self._rows.feeding(longest):
             self._network.forward_rows(tokens, self._rows.layers)
         mx.eval([layer.state for layer in self._rows.layers])
@@ -152,42 +148,9 @@ def read_side_by_side(prompts: Sequence[Prompt]) -> None:
     """Each is read, all in one pass: the weights are read once. All targets trim; shorter rows are padded behind."""
     batch = Batch(prompts[0].target.network)
     batch.expect(len(prompts))
-    unread = [prompt.context[prompt.target.length : -1] for prompt in prompts]
+    unread = [prompt.target.ids(prompt.context[prompt.target.length : -1]) for prompt in prompts]
     for prompt in prompts:
         prompt.target.join(Seat(batch), prompt.context)
     batch.read(unread)
     for prompt in prompts:
         prompt.target.leave(prompt.context, len(prompt.context) - 1)
-
-
-def prove(network: Network) -> Batch:
-    """A batch of `network`, in which two conversations score as each does alone. Raises: Refused where they do not."""
-    try:
-        batch = Batch(network)
-        if _scores_alike(network, batch):
-            return batch
-        why = "two requests in one pass do not score as each alone"
-    except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        why = reason(error)
-    raise Refused(f"{network.name}: {why}", "its requests take turns")
-
-
-def _scores_alike(network: Network, batch: Batch) -> bool:
-    contexts = [[(7 * row + at) % 50 + 1 for at in range(n + TRIED_PASSES)] for row, n in enumerate(TRIED_LENGTHS)]
-    alone, shared = ([CachedModel(network) for _ in contexts] for _ in range(2))
-    for models in (alone, shared):
-        for model, context, read in zip(models, contexts, TRIED_LENGTHS, strict=True):
-            model.outputs(context[:read])
-            model.commit(context, read)
-    seats = [Seat(batch) for _ in contexts]
-    for model, seat, context, read in zip(shared, seats, contexts, TRIED_LENGTHS, strict=True):
-        model.join(seat, context[: read + 1])
-    alike = True
-    for fed in range(1, TRIED_PASSES + 1):
-        batch.run()
-        for model, seat, context, read in zip(alone, seats, contexts, TRIED_LENGTHS, strict=True):
-            alike = alike and same(seat.take().logits, model.logits(context[: read + fed], NO_TOKENS))
-            seat.token = mx.array(context[read + fed : read + fed + 1], dtype=mx.int32)
-    for model, context, read in zip(shared, contexts, TRIED_LENGTHS, strict=True):
-        model.leave(context, read + TRIED_PASSES)
-    return alike

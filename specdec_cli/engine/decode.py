@@ -52,7 +52,8 @@ def decode(
         seat.history = drafters.history
 
     def shares() -> bool:
-        return seat is not None and seat.wanted
+        # Before anything is read, a recurrent state is not there, which is no zero to every layer: it comes alone.
+        return seat is not None and seat.wanted and len(context) > 1
 
     with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs, seat) as device:
         if left:

@@ -418,9 +418,14 @@ class CachedModel:
         if self.length < len(context) - 1:
             deque(self.prefill(context), maxlen=0)
 
+    def invent(self, context: Sequence[int], length: int) -> None:
+        """As if the first `length` tokens of `context` had been read on from here, at no pass: for a proof."""
+        self._caches.invent(length - self.length)
+        self.commit(context, length)
+
     def join(self, row: Row, context: Sequence[int]) -> None:
         """From now on `context`, of which the last token is fed next, is read in passes of others, until `leave`."""
-        row.join(self._caches, context[-1])
+        row.join(self._caches, min(context[-1], self.vocab_size - 1))
         self._row = row
 
     def leave(self, context: Sequence[int], length: int) -> None:

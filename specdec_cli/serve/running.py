@@ -12,7 +12,8 @@ from statistics import fmean, median
 from specdec_cli.core.errors import Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
 from specdec_cli.core.kinds import effective_rule
-from specdec_cli.engine.batch import Batch, Seat, Waiting, prove, read_side_by_side
+from specdec_cli.engine.batch import Batch, Seat, Waiting, read_side_by_side
+from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.pairs.limits import too_large, too_long

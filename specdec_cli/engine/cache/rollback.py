@@ -14,7 +14,7 @@ from typing import Any
 import mlx.core as mx
 import mlx.nn as nn
 from mlx.utils import tree_flatten
-from mlx_lm.models.cache import ArraysCache, make_prompt_cache
+from mlx_lm.models.cache import ArraysCache, KVCache, make_prompt_cache
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import MAX_ROWS
@@ -35,6 +35,7 @@ from specdec_cli.engine.cache.cache_kinds import (
     without_room,
 )
 from specdec_cli.engine.cache.recompute import Recording, install_recorder, readers_of, recorder_of
+from specdec_cli.engine.cache.window import WindowKVCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +152,13 @@ class Caches:
         """The layers were fed up to `length` in passes of others, none of which can be taken back."""
         self.length, self._fed = length, []
 
+    def invent(self, tokens: int) -> None:
+        """Hold so many tokens more, whose keys and values resemble those that were read; states stay as they are."""
+        for at, part in enumerate(leaves(self.layers)):
+            if type(part) in (KVCache, WindowKVCache) and not part.empty():
+                part.update_and_fetch(*(_resembling(rows, part.offset, tokens, at) for rows in part.keys_and_values()))
+        self.was_fed(self.length + tokens)
+
     def snapshot(self) -> None:
         """Remember the present, so that a later rollback can come back here; nothing where trimming always can."""
         if self.needs_snapshots and all(snapshot.length != self.length for snapshot in self._snapshots):
@@ -243,6 +251,13 @@ class Caches:
     def evaluate(self) -> None:
         """Wait until the contents are computed (mlx is lazy)."""
         mx.eval([layer.state for layer in self.layers])
+
+
+def _resembling(rows: mx.array, held: int, tokens: int, seed: int) -> mx.array:
+    """[1, H, tokens, D], drawn: some of the `held` of `rows` [1, H, C, D], each number times about one."""
+    chosen, factor = mx.random.split(mx.random.key(seed))
+    some = rows[:, :, mx.random.randint(0, held, [tokens], key=chosen), :]
+    return (some * mx.random.normal(some.shape, loc=1.0, scale=0.5, key=factor)).astype(rows.dtype)
 
 
 def all_reach(parts: Sequence[Any], position: int) -> bool:

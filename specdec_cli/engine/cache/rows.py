@@ -89,6 +89,21 @@ class KeyValueRows:
         seen = (columns <= places) & (columns > places - window)
         return seen & (columns >= mx.array(begins)[:, None, None, None])
 
+    def require_fit(self, part: KVCache | WindowKVCache) -> None:
+        """Raises: Refused unless `part` has heads and widths as the rows here have."""
+        for mine, own in ((self.keys, part.keys), (self.values, part.values)):
+            if mine is not None and own is not None:
+                _require_same((own.shape[1], own.shape[3]), (mine.shape[1], mine.shape[3]))
+
+    def stretch(self, columns: int) -> None:
+        """Rows of so many columns, which a window leaves open: numbers that are never computed."""
+        if self.keys is not None and self.values is not None:
+            held, rows = (self.keys, self.values), len(self._lengths.tokens)
+            self.keys, self.values = (
+                mx.zeros([rows, heads.shape[1], columns + 1, heads.shape[3]], heads.dtype) for heads in held
+            )
+        self.max_size, self._end = None, columns
+
     def join(self, part: KVCache | WindowKVCache) -> None:
         """A row behind the others, with what attention still reads of `part`."""
         row, columns = len(self._lengths.tokens), 0
@@ -156,6 +171,11 @@ class KeyValueRows:
         self._end -= first
 
 
+def _require_same(own: Sequence[int], others: Sequence[int]) -> None:
+    if tuple(own) != tuple(others):
+        raise Refused(f"a state of shape {tuple(own)} has no row among those of {tuple(others)}", "it takes turns")
+
+
 def _moved(rows: mx.array, columns: int) -> mx.array:
     """`rows` with so many columns before."""
     before = mx.zeros([*rows.shape[:2], columns, rows.shape[3]], rows.dtype)
@@ -175,14 +195,15 @@ class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         """The states as they are now are those before the pass."""
         self._before = list(self.cache)
 
+    def require_fit(self, part: ArraysCache) -> None:
+        """Raises: Refused unless `part` has states of the shapes that are here; one that is not there is no zero."""
+        for mine, own in zip(self.cache, part.cache, strict=True):
+            if self._lengths.tokens:
+                _require_same(*([] if state is None else state.shape[1:] for state in (own, mine)))
+
     def join(self, part: ArraysCache) -> None:
-        """A row behind the others; before anything is read, a state is zero."""
-        rows = len(self._lengths.tokens)
+        """A row behind the others."""
         for at, (mine, own) in enumerate(zip(self.cache, part.cache, strict=True)):
-            if mine is None and own is not None and rows:
-                mine = mx.zeros([rows, *own.shape[1:]], own.dtype)
-            elif own is None and mine is not None:
-                own = mx.zeros_like(mine[:1])
             self.cache[at] = own if mine is None else mx.concatenate([mine, own])
 
     def hand_back(self, row: int, length: int, part: ArraysCache) -> None:
@@ -233,10 +254,23 @@ class Rows:
         self._lengths.tokens = [n + tokens for n in held]
 
     def join(self, layers: Sequence[Any], length: int) -> None:
-        """A row behind the others, with the `length` tokens that `layers` hold, which stay as they are."""
-        for rows, part in zip(self._parts, leaves(layers), strict=True):
+        """A row behind the others, with the `length` tokens that `layers` hold, which stay as they are.
+
+        Raises: Refused where a part of `layers` does not fit; the rows are then as they were.
+        """
+        pairs = list(zip(self._parts, leaves(layers), strict=True))
+        for rows, part in pairs:
+            rows.require_fit(part)
+        for rows, part in pairs:
             rows.join(part)
         self._lengths.tokens.append(length)
+
+    def stretch(self, tokens: int) -> None:
+        """The first row, as if it held so many tokens: for a pass whose graph is built and never computed."""
+        self._lengths.tokens[0] = tokens
+        for part in self._parts:
+            if isinstance(part, KeyValueRows):
+                part.stretch(tokens)
 
     def leave(self, row: int, layers: Sequence[Any], length: int) -> None:
         """`row` goes, and the last one takes its place: `layers`, which joined, now hold its first `length` tokens.

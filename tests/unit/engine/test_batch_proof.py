@@ -1,0 +1,183 @@
+"""The proof of shared passes finds what goes by column, of any size, lets in what does not, and costs little."""
+
+import dataclasses
+import time
+
+import mlx.core as mx
+import pytest
+from mlx_lm.models import qwen3
+
+from conformance.architectures import architectures, tiny_network
+from specdec_cli.core.errors import Refused
+from specdec_cli.engine import hidden
+from specdec_cli.engine.batch import Batch, Prompt, Seat, read_side_by_side
+from specdec_cli.engine.batch_proof import LONGEST_TRIED, READ, prove
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.drafters.drafters import Drafters
+from specdec_cli.engine.model import CachedModel, Network
+from specdec_cli.engine.sampling.acceptance import greedy
+
+ATTEND = qwen3.scaled_dot_product_attention
+FOUND, TURNS = r"as each alone|into blocks", "its requests take turns"
+
+
+def network(name="qwen3", **changed):
+    architecture = architectures()[name]
+    config = {key: dict(value) if isinstance(value, dict) else value for key, value in architecture.config.items()}
+    (config.get("text_config") or config).update(changed)
+    return Network(tiny_network(dataclasses.replace(architecture, config=config), 1), name)
+
+
+def blocks(size, most):
+    sparse = architectures()["minimax_m3_vl"].config["text_config"]["sparse_attention_config"]
+    return sparse | {"sparse_block_size": size, "sparse_topk_blocks": most}
+
+
+def seen_by(choose):
+    """Attention that shows to queries at `places` [T, 1] only such `columns` [C] as `choose` says."""
+
+    def attend(queries, keys, values, cache, scale, mask):
+        tokens, end = queries.shape[2], keys.shape[2]
+        columns, places = mx.arange(end), mx.arange(end - tokens, end)[:, None]
+        seen = (columns <= places) & choose(columns, places)
+        return ATTEND(queries, keys, values, cache=cache, scale=scale, mask=seen & mask if is_array(mask) else seen)
+
+    return attend
+
+
+def is_array(mask):
+    return isinstance(mask, mx.array)
+
+
+def best_blocks(size, most):
+    """Attention to the `most` blocks of columns with the best keys; below that many there is nothing to leave out."""
+
+    def attend(queries, keys, values, cache, scale, mask):
+        tokens, end = queries.shape[2], keys.shape[2]
+        seen = mx.arange(end) <= mx.arange(end - tokens, end)[:, None]
+        seen = seen & mask if is_array(mask) else seen
+        seen = mx.broadcast_to(seen, [keys.shape[0], 1, tokens, end])
+        if end > size * most:
+            scores = mx.where(seen, (queries[:, :1] @ keys[:, :1].swapaxes(-1, -2)), -mx.inf)
+            scores = mx.pad(scores, [(0, 0)] * 3 + [(0, -end % size)], constant_values=-mx.inf)
+            best = scores.reshape(*scores.shape[:3], -1, size).max(-1)
+            least = mx.sort(best, axis=-1)[..., -most:][..., :1]
+            seen = seen & mx.repeat(best >= least, size, axis=-1)[..., :end]
+        return ATTEND(queries, keys, values, cache=cache, scale=scale, mask=seen)
+
+    return attend
+
+
+BY_COLUMN = {
+    "chunks of 64": seen_by(lambda columns, places: columns // 64 == places // 64),
+    "chunks of 13": seen_by(lambda columns, places: columns // 13 == places // 13),
+    "every third, and the nearest": seen_by(lambda columns, places: (columns % 3 == 0) | (columns > places - 4)),
+    "the first four, and a window": seen_by(lambda columns, places: (columns < 4) | (columns > places - 32)),
+    "the first 150": seen_by(lambda columns, places: (columns < 150) | (columns == places)),
+    "3 blocks of 13": best_blocks(13, 3),
+    "8 blocks of 50": best_blocks(50, 8),
+    "4 blocks of 130": best_blocks(130, 4),
+    "16 blocks of 64": best_blocks(64, 16),
+}
+
+
+@pytest.mark.parametrize("kind", BY_COLUMN)
+def test_a_layer_that_goes_by_column_is_found_whatever_its_size(kind, monkeypatch):
+    """The proof's rows held five and three tokens, fewer than any layer selects, windows or cuts."""
+    monkeypatch.setattr(qwen3, "scaled_dot_product_attention", BY_COLUMN[kind])
+    with pytest.raises(Refused, match=FOUND) as refused:
+        prove(network())
+    assert refused.value.hint == TURNS
+
+
+@pytest.mark.parametrize("size", [4, 13, 128])
+def test_minimax_takes_turns_whatever_its_blocks(size):
+    """Its shorter row said wrong words: blocks are cut from columns, and the row began within one."""
+    with pytest.raises(Refused, match=FOUND):
+        prove(network("minimax_m3_vl", sparse_attention_config=blocks(size, 16)))
+
+
+def test_whole_blocks_are_found_where_rounding_hides_what_they_do(monkeypatch):
+    """In bfloat16 two passes may differ by four hundredths: more than the choice among large blocks changes."""
+    monkeypatch.setitem(hidden.TOLERANCE, mx.float32, hidden.TOLERANCE[mx.bfloat16])
+    with pytest.raises(Refused, match="into blocks"):
+        prove(network("minimax_m3_vl", sparse_attention_config=blocks(128, 16)))
+
+
+@pytest.mark.parametrize("tokens", [16, 300])
+def test_layers_that_select_tokens_by_what_they_are_share(tokens):
+    assert isinstance(prove(network("deepseek_v32", index_topk=tokens)), Batch)
+
+
+def test_layers_that_select_more_than_is_tried_take_turns():
+    with pytest.raises(Refused, match="as each alone"):
+        prove(network("deepseek_v32", index_topk=LONGEST_TRIED))
+
+
+def test_the_proof_reads_five_tokens_of_a_row_and_computes_eight_passes(monkeypatch):
+    """Rows of 251 tokens cost no reading of 251: most of their keys and values are drawn."""
+    fed, built = [], []
+    forward, forward_rows = Network.forward, Network.forward_rows
+    monkeypatch.setattr(Network, "forward", lambda *a: (fed.append(a[1].size), forward(*a))[1])
+    monkeypatch.setattr(Network, "forward_rows", lambda *a: (built.append(a[1].shape), forward_rows(*a))[1])
+    prove(network())
+    unbuilt = 1 + 3 + 3  # of one token, for shapes alone: each conversation's and its copy's
+    assert max(fed) == READ and sum(built_[0] == 3 for built_ in built) == 2 and len(built) == 4
+    assert len(fed) - 2 - unbuilt <= 2 * 3
+
+
+def test_the_ids_of_the_proof_stay_below_the_vocabulary(monkeypatch):
+    """Ids up to 50 were fed to networks of fewer, past the end of their embeddings."""
+    most = []
+    forward = Network.forward_rows
+    monkeypatch.setattr(Network, "forward_rows", lambda *a: (most.append(a[1].max().item()), forward(*a))[1])
+    prove(network(vocab_size=8))
+    assert 0 < max(most) < 8
+
+
+def test_an_id_without_an_embedding_is_the_last_one_in_shared_passes_too():
+    """Alone it always was; a row was fed the id itself, past the end of the embeddings."""
+    made = network(vocab_size=20)
+    contexts = [1, 2, 500, 300], [3, 99, 5, 6, 1000]
+    batch, targets = Batch(made), [CachedModel(made) for _ in contexts]
+    read_side_by_side([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
+    seats = [Seat(batch) for _ in contexts]
+    for target, seat, context in zip(targets, seats, contexts, strict=True):
+        target.join(seat, context)
+    batch.run()
+    for seat, context in zip(seats, contexts, strict=True):
+        expected = CachedModel(made).outputs(context).logits
+        assert mx.allclose(seat.take().logits, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["longcat_flash_ngram", "jamba", "recurrent_gemma"])
+def test_a_row_that_does_not_fit_moves_no_other(name):
+    """Its first layers had joined before a later one raised, so they had a row more than the others from then on."""
+    made = network(name)
+    batch, long, other = Batch(made), CachedModel(made), CachedModel(made)
+    context = [5, 4, 3, 2, 1, 6]
+    long.catch_up(context)
+    other.catch_up(context[:2])
+    state = next(part for part in batch._rows._parts[::-1] if hasattr(part, "begin_pass"))
+    at = batch._rows._parts.index(state)
+    if name != "longcat_flash_ngram":
+        part = other._caches.layers[at]
+        part.cache = [None, *part.cache[1:]]
+    seat, late = Seat(batch), Seat(batch)
+    long.join(seat, context)
+    with pytest.raises(Refused, match="has no row among those"):
+        other.join(late, context[:2])
+    assert len(batch) == len(batch._rows) == 1
+    batch.run()
+    assert mx.allclose(seat.take().logits, CachedModel(made).outputs(context).logits, atol=1e-4)
+
+
+def test_a_reply_of_which_nothing_is_read_comes_alone_and_then_shares():
+    """The state of a recurrent layer that has read nothing is no zero: the first position is weighed otherwise."""
+    made = network("recurrent_gemma")
+    seat, target = Seat(Batch(made)), CachedModel(made)
+    seat.wanted = True
+    steps = decode(target, Drafters(), greedy(target.vocab_size), [7], 6, frozenset(), time.perf_counter, seat=seat)
+    kinds = [type(next(steps)).__name__ for _ in range(3)]
+    assert kinds[0] == "Round" and kinds[-1] == "Waiting"
+    steps.close()
