@@ -8,6 +8,7 @@ import mlx.core as mx
 import pytest
 from mlx_lm.models.cache import ArraysCache, KVCache
 
+from specdec_cli.core.errors import Refused
 from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 
@@ -92,11 +93,11 @@ def test_full_caches_are_masked_where_only_the_layers_own_window_hides():
     assert mask is not None and mx.broadcast_to(mask, [2, 1, 1, 11]).tolist() == [[[[False] * 7 + [True] * 4]]] * 2
 
 
-def test_a_state_that_read_nothing_joins_as_zeros():
-    """With the first row's, a prompt of one token answered to another's text."""
+def test_a_state_that_read_nothing_does_not_join():
+    """With the first row's, a prompt of one token answered to another's text; zeros are another number to some."""
     rows, first, empty = Rows([ArraysCache(2)]), ArraysCache(2), ArraysCache(2)
     first.cache = [mx.ones((1, 3)), mx.ones((1, 2, 2))]
     rows.join([first], 5)
-    rows.join([empty], 0)
-    assert [states.tolist()[1] for states in rows.layers[0].cache] == [[0] * 3, [[0] * 2] * 2]
-    assert [states.tolist()[0] for states in rows.layers[0].cache] == [[1] * 3, [[1] * 2] * 2]
+    with pytest.raises(Refused, match="has no row among those of"):
+        rows.join([empty], 0)
+    assert [states.shape[0] for states in rows.layers[0].cache] == [1, 1]
