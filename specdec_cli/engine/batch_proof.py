@@ -38,7 +38,7 @@ def prove(network: Network) -> Batch:
         if not _scores_alike(network, batch, [min(length, most) for length in TRIED_LENGTHS]):
             raise ValueError("requests in one pass do not score as each alone")
         for length in _changes(network, most):
-            if length > LONGEST_TRIED or not _scores_alike(network, batch, (length, length - APART)):
+            if length > LONGEST_TRIED or not _scores_alike(network, batch, (length, max(length - APART, 1))):
                 raise ValueError(f"requests of {length} tokens in one pass do not score as each alone")
         clear_cache()
         return batch

@@ -109,6 +109,12 @@ def test_layers_that_select_tokens_by_what_they_are_share(tokens):
     assert isinstance(prove(network("deepseek_v32", index_topk=tokens)), Batch)
 
 
+def test_a_context_shorter_than_the_proofs_rows_is_tried_as_far_as_it_goes():
+    made = network("deepseek_v32", index_topk=16)
+    made.context_limit = 100
+    assert isinstance(prove(made), Batch)
+
+
 def test_layers_that_select_more_than_is_tried_take_turns():
     with pytest.raises(Refused, match="as each alone"):
         prove(network("deepseek_v32", index_topk=LONGEST_TRIED))
