@@ -19,7 +19,7 @@ MASKS = (
     (rf'"({CLOCKS}|{MEMORY})": ?(?:-?[\d.e+-]+|null)', r'"\1": 0'),
     (rf'"(\w*id)": ?"(?:{MADE}[\w-]+|\w{{9}})"', r'"\1": "ID"'),
     (r"127\.0\.0\.1:\d+", "HOST"),
-    (r"\S+/huggingface/hub", "CACHE"),
+    (r"(?:/\S+ home-)?\S+/huggingface/hub", "CACHE"),
     (rf"specdec {re.escape(__version__)}", "specdec VERSION"),
     (r"(?<=pays from ).*?(?= accepted)", "#"),
     (r"(peak, of what is usable|reading the prompt) +.*", r"\1 #"),
