@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from specdec_cli.core.errors import Refused, UsageError
 from specdec_cli.core.kinds import HEADS, LOOKUP, MODEL, TRAINED, DrafterKind
@@ -118,11 +119,16 @@ class DraftTrainee(Trainee):
     def cost(self) -> str:
         if self.same_cost:
             return ""
-        found = [part for layer in self._draft.network.module.layers for part in matrices(layer)]
+        many = len(self._matrices)
         return (
-            f"{self._draft.name} is not in float32, so an adapter stays beside its {len(found)} matrices: "
-            f"{2 * len(found)} products more in each of its steps"
+            f"{self._draft.name} is packed or in 16 bits, so an adapter stays beside its {many} matrices: "
+            f"{2 * many} products more in each of its steps"
         )
+
+    @property
+    def _matrices(self) -> Sequence[Any]:
+        """Those that get an adapter."""
+        return [part for layer in self._draft.network.module.layers for part in matrices(layer)]
 
     def after(self, folder: Path) -> LoadedPair:
         return under_adapter(self.pair, str(folder))
@@ -133,7 +139,7 @@ class DraftTrainee(Trainee):
     @property
     def same_cost(self) -> bool:
         """An adapter of a float32 draft is added to its matrices on loading."""
-        return self._draft.dtype == "float32"
+        return self._draft.dtype == "float32" and not any("scales" in part for part in self._matrices)
 
 
 class HeadTrainee(Trainee):

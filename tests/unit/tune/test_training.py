@@ -22,7 +22,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.training import DraftStudent, Lesson, own_words
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.load import under_adapter
+from specdec_cli.session.load import load, under_adapter
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 from specdec_cli.tune import kept, predict, training
@@ -387,3 +387,15 @@ def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_ref
     tuned = under_adapter(pair, str(tmp_path / training.BEST))
     found = judge(before, measure(tuned.session(tuned.first), pieces, 3, lambda *_: None))
     assert done.best > 0 and found.refusal == ("acceptance fell on documents it never saw" if wrong else ""), found
+
+
+@pytest.mark.parametrize(("bits", "dtype", "costs"), [(None, "float32", False), (4, "float32", True)])
+def test_what_a_tuned_draft_costs_more_is_said_where_its_adapter_stays_beside_the_matrices(
+    bits, dtype, costs, tiny_pair, tmp_path
+):
+    """Packed in 4 bits over float32 scales it was said to cost the same."""
+    draft = packed_folder(tmp_path / "packed", tiny_pair[1], dtype=dtype) if bits else tiny_pair[1]
+    spec = PairSpec(Pair("tiny", str(tiny_pair[0]), str(draft)), "model")
+    learner = trainee("draft", spec, load(spec), 3, 0)
+    assert learner.same_cost != costs and bool(learner.cost) == costs
+    assert ("14 matrices: 28 products more" in learner.cost) == costs
