@@ -16,7 +16,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
 from specdec_cli.core.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.call_forms import CallForm, ends_of, form_of
-from specdec_cli.models.checkpoint import Checkpoint, stop_ids
+from specdec_cli.models.checkpoint import Checkpoint, refuse_pointer, stop_ids
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
 from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined
@@ -517,6 +517,7 @@ def _main_file(folder: Path, name: str) -> Path:
     if not found:
         hint = "put the model's own tokenizer.json beside its config.json, or download the model again"
         raise NotAvailable(f"no tokenizer in {name}: tokenizer.json is needed", hint)
+    refuse_pointer(found[0])
     if not found[0].stat().st_size:
         message = f"the tokenizer of {name} cannot be read: {found[0].name} is empty (0 bytes)"
         raise NotAvailable(message, "download the model again")
