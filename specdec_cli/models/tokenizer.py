@@ -213,7 +213,7 @@ class Tokenizer:
             given = self._cut(messages, mark)
             if continued:
                 mark_end(given[-1], end)
-            text = str(self._wrapper.apply_chat_template(given, tokenize=False, **more))
+            text = self._templated(given, more)
             if continued and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
             return text.rpartition(end)[0 if continued else 2]
@@ -223,6 +223,12 @@ class Tokenizer:
             more = nearest
             text = _in_some_order(messages, text_of, refused, mark)
         return self._encode_parts(text.split(mark), between)
+
+    def _templated(self, messages: Sequence[Message], more: Mapping[str, Any]) -> str:
+        """What the template makes of them. mlx-lm's wrapper would decide whether to think, by the vocabulary."""
+        if (program := self._wrapper._chat_template) is not None:
+            return str(program(messages, **more))
+        return str(self._inner.apply_chat_template(messages, tokenize=False, return_dict=False, **more))
 
     def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
         """`messages` with `mark` inside what would be read as a special token."""
