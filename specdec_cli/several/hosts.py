@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError, reason, untrusted
 
 HELP = "specdec help several-machines"
@@ -81,7 +82,7 @@ def read_hosts(hosts: str | None, hostfile: Path | None) -> Hosts:
     else:
         given = f"--hostfile {hostfile}"
         with untrusted(lambda why: UsageError(f"{given} is no hostfile of mlx's: {why}", HELP)):
-            found = _of_file(json.loads(Path(str(hostfile)).read_text("utf-8")))
+            found = _of_file(jsonfile.parse(Path(str(hostfile)).read_bytes()))
     if len(found.names) < 2:
         raise UsageError(f"{given} names {len(found.names)} machine, and a target is shared by 2 or more", HELP)
     if found.backend not in ("ring", "jaccl"):
