@@ -18,6 +18,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import cached_folder
 from specdec_cli.system import config
@@ -99,7 +100,7 @@ def _read(name: str, folder: Path, place: str = "", listed: Mapping[str, int] | 
 def _text(path: Path) -> str:
     """The text of a small file, empty where it cannot be read."""
     with suppress(OSError, ValueError):
-        return path.read_text(encoding="utf-8").strip()
+        return decode_text(path.read_bytes()).strip()
     return ""
 
 

@@ -95,8 +95,11 @@ LAYER = re.compile(r"layers\.(\d+)\.")
 BESIDE = re.compile(
     r"(?:^|\.)(?:mtp|nextn|eagle|medusa|visual|vision|audio|image|multi_modal|mm)(?:_\w+)?\.|rotary_emb\.inv_freq$"
 )
-# JSON that mlx-lm and transformers read themselves, as UTF-8 without a mark.
-READ_BY_OTHERS = ("config.json", "tokenizer_config.json", "tokenizer.json")
+# Files that mlx-lm and transformers read themselves, as UTF-8 without a mark.
+READ_BY_OTHERS = (
+    *("config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab.json"),
+)
 # Heads read the target's hidden states: they are no language models by themselves. Known by a word in their type.
 SIDECARS = {
     "mtp": "MTP",

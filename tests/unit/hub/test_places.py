@@ -134,6 +134,13 @@ def test_half_models_and_other_formats_are_told_apart_and_only_whole_ones_loaded
     assert elsewhere(QWEN) == (None if problem else folder)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_pointer_to_lm_studio_may_have_a_byte_order_mark(home, encoding):
+    (home / ".lmstudio-home-pointer").write_text(f"{home}/Disk\n", encoding=encoding)
+    lay(home / "Disk/models" / QWEN)
+    assert shown() == [(QWEN, "LM Studio", "")]
+
+
 LOOSE = [
     ["x.gguf"], ["mmproj.gguf", "Qwen3-8B-Q4_K_M.gguf"], ["model.safetensors"], ["config.json", "model.safetensors"],
     ["model-00001-of-00002.safetensors"],
