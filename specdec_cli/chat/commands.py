@@ -253,7 +253,9 @@ def _save(chat: Chat, argument: str) -> None:
 
 def _load(chat: Chat, argument: str) -> None:
     path = _path(argument, "/load")
-    chat.adopt(load(path), path)
+    chat.adopt(found := load(path), path)
+    if found.left_out:
+        chat.screen.notice(found.left_out)
     kept = ", and saved there from now on" if chat.saved_to else ""
     chat.screen.notice(f"{count(len(chat.conversation.turns), 'turn')} loaded from {path}{kept}")
 

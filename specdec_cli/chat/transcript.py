@@ -1,4 +1,4 @@
-"""Transcripts as JSON Lines. A file is written whole and read whole, or refused with the number of its line.
+"""Transcripts as JSON Lines. A file is written whole, and read up to a line that is damaged.
 
 The first line is the header; every further one is a message. An answer's line also holds its facts.
 """
@@ -19,6 +19,7 @@ from typing import Any
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.format import count
 from specdec_cli.core.readfile import odd_kind, open_file, read_file
 from specdec_cli.core.textfile import as_utf8
 from specdec_cli.session.conversation import Answer, Conversation, Turn
@@ -31,11 +32,15 @@ NAMES = ("pair", "target", "draft", "target_revision", "draft_revision")
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A conversation, its unique `id`, and the `header` it was saved with: pair and models."""
+    """A conversation, its unique `id`, and the `header` it was saved with: pair and models.
+
+    `left_out`: from which line on its file was not read, and why; empty where all of it was.
+    """
 
     conversation: Conversation
     id: str = field(default_factory=lambda: secrets.token_hex(8))
     header: Mapping[str, Any] = field(default_factory=dict)
+    left_out: str = ""
 
 
 def save(path: Path, transcript: Transcript) -> None:
@@ -73,7 +78,7 @@ def _require_ours(path: Path, id: str) -> None:
         return
     try:
         with open_file(path) as file:
-            theirs = jsonfile.parse_object(file.readline(MOST_HEADER_BYTES)).get("id")
+            theirs = jsonfile.parse_object(as_utf8(file.read(MOST_HEADER_BYTES)).partition(b"\n")[0]).get("id")
     except ValueError:  # no JSON, or no UTF-8
         theirs = None
     if theirs != id:
@@ -94,20 +99,20 @@ def _lines(conversation: Conversation) -> list[dict[str, Any]]:
 
 
 def load(path: Path) -> Transcript:
-    """The conversation in `path`.
+    """The conversation in `path`, up to the last answer before a line that is damaged; empty lines are none.
 
-    Raises: UsageError if it cannot be read, and with its line and the reason if it is damaged.
+    Raises: UsageError if it cannot be read, and with its line and the reason if it is damaged before any answer.
     """
     try:
         require_file(path)
         data = read_file(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "name a file written by /save") from error
-    number, turns = 1, list[Turn]()
+    number, turns, left_out = 1, list[Turn](), ""
     system: str | None = None
     user: str | None = None
     try:
-        lines = as_utf8(data).rstrip(b"\n").split(b"\n")
+        lines = as_utf8(data).rstrip().split(b"\n")
         header = jsonfile.parse_object(lines[0])
         if "event" in header:
             raise UsageError(
@@ -118,6 +123,8 @@ def load(path: Path) -> Transcript:
         if wrong := [name for name in NAMES if not isinstance(header.get(name), str | None)]:
             raise ValueError(f"{wrong[0]} is no name")
         for number, line in enumerate(lines[1:], 2):
+            if not line.strip():
+                continue
             entry = jsonfile.parse_object(line)
             role, content = entry.get("role"), entry.get("content")
             if not isinstance(content, str):
@@ -134,9 +141,11 @@ def load(path: Path) -> Transcript:
         if user is not None:
             raise ValueError("the last message has no answer")
     except ValueError as error:  # no UTF-8 and no JSON, too
-        hint = "nothing was loaded; correct that line, or load another file"
-        raise UsageError(f"{path}:{number} is damaged: {error}", hint) from error
-    return Transcript(Conversation(system, tuple(turns)), str(header.pop("id", "")), header)
+        left_out = f"{path}:{number} is damaged: {error}"
+        if not turns:
+            raise UsageError(left_out, "nothing was loaded; correct that line, or load another file") from error
+        left_out += f"; {count(len(turns), 'turn')} before it can be continued, and a save drops the rest"
+    return Transcript(Conversation(system, tuple(turns)), str(header.pop("id", "")), header, left_out)
 
 
 def _turn(user: str, entry: dict[str, Any]) -> Turn:

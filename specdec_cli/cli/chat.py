@@ -88,7 +88,7 @@ def chat(
     # A conversation keeps its own system message, unless this line has another.
     begun = kept or resume
     system = answer.system if begun is None or is_on_the_line(context, "system") else None
-    transcript = open_transcript(begun, save, system)
+    transcript = open_transcript(begun, save, system, display.plain)
     saved_to = save or (resume if kept is None else None)
     keeper = None if saved_to or no_keep else Keeper(kept, transcript.id, display.notices)
     asked, overflow = AnswerSettings.read(answer, sampling, shape), cast(Overflow, on_overflow)
@@ -166,7 +166,7 @@ def kept_file(last: bool, resume: Path | None, display: DisplayOptions) -> Path 
     return kept_chat(int(number)) if number.isdecimal() else None
 
 
-def open_transcript(resume: Path | None, save: Path | None, system: str | None) -> Transcript:
+def open_transcript(resume: Path | None, save: Path | None, system: str | None, plain: bool = False) -> Transcript:
     """A new conversation, or the one to be continued. Raises: UsageError."""
     from specdec_cli.chat.transcript import Transcript, load, require_file
 
@@ -177,6 +177,8 @@ def open_transcript(resume: Path | None, save: Path | None, system: str | None) 
             raise UsageError(f"--save {save} exists already", f"continue it: specdec chat --resume {save}")
         return Transcript(Conversation(system))
     found = load(resume)
+    if found.left_out:
+        notify(found.left_out, plain)
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
 
 

@@ -48,6 +48,8 @@ def show(*, number: int, export: Path | None = None) -> None:
 
     path = kept_chat(number)
     transcript = load(path)
+    if transcript.left_out:
+        notify(transcript.left_out, plain=False)
     chat, pair = transcript.conversation, pair_of(transcript)
     messages = [("System", chat.system)] if chat.system else []
     for turn in chat.turns:

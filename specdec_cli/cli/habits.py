@@ -99,9 +99,9 @@ def translate(arguments: list[str]) -> list[str]:
             break
     named, talks = any(word.partition("=")[0] in MODEL for word in words), words[0] in ("run", "chat", "race")
     found: list[str] = []
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after, then in zip(words, [*words[1:], ""], [*words[2:], "", ""], strict=False):
         name, equals, value = word.partition("=")
-        if talks and _is_before_a_prompt(name, after, named):
+        if talks and _is_before_a_prompt(name, after, then, named):
             found += [value] * bool(equals)
         elif word == "-c" and words[0] != "chat" and after.isdecimal():  # llama.cpp's context; a chat's continues
             found.append("--max-context")
@@ -110,10 +110,13 @@ def translate(arguments: list[str]) -> list[str]:
     return found + rest
 
 
-def _is_before_a_prompt(option: str, after: str, named: bool) -> bool:
-    """--prompt, and a -p that names no pair: another option does, or words with spaces follow that are no path."""
+def _is_before_a_prompt(option: str, after: str, then: str, named: bool) -> bool:
+    """--prompt, and a -p that names no pair: another option does, or words with spaces follow.
+
+    Those that are a path, or have a prompt behind them, are a name.
+    """
     path = after.startswith(("/", "~", ".")) or os.path.isdir(after)  # noqa: PTH112 - unlike Path's, it never raises
-    spoken = len(after.split()) > 1 and not path
+    spoken = len(after.split()) > 1 and not path and (not then or then.startswith("-"))
     return option == "--prompt" or (option == "-p" and (named or spoken))
 
 
@@ -137,7 +140,7 @@ def name_first(
 
 def names_a_model(word: str, ids: re.Pattern[str]) -> bool:
     """Whether a first argument names a pair or a model; `ids` is the shape of those that need not be here."""
-    if len(word.split()) != 1 or len(word.encode()) > 255:  # no path is longer
+    if not word.strip() or len(word.encode()) > 255:  # no path is longer
         return False
     if word.replace(":", "-") in pair_names("") or ids.fullmatch(word):
         return True
@@ -149,8 +152,8 @@ def names_a_model(word: str, ids: re.Pattern[str]) -> bool:
     try:
         if settle(word) != word:
             return True
-    except SpecdecError:  # GGUF, or the name of several
-        return True
+    except SpecdecError:  # GGUF, or the name of several; a sentence may end with a word like that
+        return len(word.split()) == 1 or "gguf" not in word.lower()
     with suppress(SpecdecError, RuntimeError):
         return (hub.locate(word) / "config.json").is_file()
     return False

@@ -13,7 +13,7 @@ import os
 # posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cache import cache_folder, require_hub_id, same_model
+from specdec_cli.hub.cache import HUB_ID, cache_folder, require_hub_id, same_model
 from specdec_cli.hub.cached import PULL, Problem, RemoteFile
 from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
@@ -32,6 +32,7 @@ from specdec_cli.hub.snapshot import HubSnapshot, resolve
 
 __all__ = [
     "GGUF",
+    "HUB_ID",
     "PULL",
     "SHIPPED",
     "FoundModel",

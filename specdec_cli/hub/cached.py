@@ -144,7 +144,7 @@ def _expected_files(name: str, folder: Path) -> set[str]:
         expected |= {path for path in listed if cache.is_wanted(path) and not cache.is_head(path)}
     shards = jsonfile.read_or_empty(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        named = {str(shard) for shard in shards.values() if cache.is_wanted(str(shard))}
+        named = {path for path in map(str, shards.values()) if cache.is_wanted(path) and not cache.is_head(path)}
         here = {path for path in cache.list_files(folder) if cache.is_weights(path) and not cache.is_head(path)}
         # An index of which nothing is here, beside other weights, is left from another form of the model.
         return expected if here and not here & named else expected | named

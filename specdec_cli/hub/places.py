@@ -19,6 +19,7 @@ from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.readfile import read_file
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import cached_folder
 from specdec_cli.system import config
@@ -55,15 +56,18 @@ Place = tuple[str, Callable[[], Iterable[Path]], Callable[[str, Path], Iterator[
 
 
 def _models_in(place: str, root: Path, name: str = "", depth: int = 0) -> Iterator[FoundModel]:
-    """Models in `root`, in its folders and in theirs; a repository of a Hub cache is the folder of its commit."""
+    """Models in `root`, in its folders and in theirs; a repository of a Hub cache is the folder of its commit.
+
+    Below weights, which may be loose files beside models, only what can be loaded is a model: the rest is a part of it.
+    """
     folders, files = _list(root)
     if found := _read(name or root.name, root, place, files):
         yield found
-        return
     for inner in folders if depth < DEEPEST else ():
         cached, below = REPOSITORY.fullmatch(inner), root / inner
         if not cached:
-            yield from _models_in(place, below, f"{name}/{inner}".lstrip("/"), depth + 1)
+            models = _models_in(place, below, f"{name}/{inner}".lstrip("/"), depth + 1)
+            yield from (model for model in models if not (found and model.problem))
         elif snapshot := _snapshot(below):
             yield from _models_in(place, snapshot, f"{cached[1]}/{cached[2]}", DEEPEST)
 
@@ -97,7 +101,7 @@ def _read(name: str, folder: Path, place: str = "", listed: Mapping[str, int] | 
 def _text(path: Path) -> str:
     """The text of a small file, empty where it cannot be read."""
     with suppress(OSError, ValueError):
-        return read_file(path).decode().strip()
+        return decode_text(read_file(path)).strip()
     return ""
 
 

@@ -8,10 +8,13 @@ tensor.
 from __future__ import annotations
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from specdec_cli.core.textfile import BYTE_ORDER_MARKS
 
 # The format's own limit (safetensors, MAX_HEADER_SIZE).
 MOST_HEADER_BYTES = 100_000_000
+POINTER = b"version https://git-lfs"
 AGAIN = "delete the file and download it again"
 
 
@@ -47,9 +51,18 @@ class Header:
     file_bytes: int = 0
 
 
+def refuse_pointer(path: Path) -> None:
+    """Raises: NotAvailable for what git leaves of a large file where git-lfs did not fetch it."""
+    with suppress(OSError), open_file(path) as file:  # whoever reads it says what is wrong with it
+        if file.read(len(POINTER)) == POINTER:
+            what = f"{path} is a git-lfs pointer of {path.stat().st_size} bytes, not the file itself"
+            raise NotAvailable(what, f"git -C {shlex.quote(str(path.parent))} lfs pull")
+
+
 def read_header(path: Path) -> Header:
     """The header of one file. Raises: NotAvailable if it is damaged, or not there any more."""
     try:
+        refuse_pointer(path)
         with open_file(path) as file:
             length = int.from_bytes(file.read(8), "little")
             text = file.read(length) if length <= MOST_HEADER_BYTES else b""
@@ -75,8 +88,19 @@ FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 # The files that mlx-lm reads, and the one that may say which of them are the model's.
 WEIGHTS = "model*.safetensors"
 INDEX = "model.safetensors.index.json"
-# JSON that mlx-lm and transformers read themselves, as UTF-8 without a mark.
-READ_BY_OTHERS = ("config.json", "tokenizer_config.json", "tokenizer.json")
+# Weights in other forms, or under names that mlx-lm does not look for.
+OTHER_WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".pth")
+OUTSIDE = re.compile(r"^(?:language_model\.|model\.)*")
+LAYER = re.compile(r"layers\.(\d+)\.")
+# Parts of a model that its text does not need.
+BESIDE = re.compile(
+    r"(?:^|\.)(?:mtp|nextn|eagle|medusa|visual|vision|audio|image|multi_modal|mm)(?:_\w+)?\.|rotary_emb\.inv_freq$"
+)
+# Files that mlx-lm and transformers read themselves, as UTF-8 without a mark.
+READ_BY_OTHERS = (
+    *("config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja"),
+    *("special_tokens_map.json", "added_tokens.json", "vocab.json"),
+)
 # Heads read the target's hidden states: they are no language models by themselves. Known by a word in their type.
 SIDECARS = {
     "mtp": "MTP",
@@ -162,6 +186,7 @@ class Checkpoint:
             hint = "rename lora_layers to num_layers in its adapter_config.json"
             raise Refused(f"adapter {name} was written by an older mlx-lm: it has no num_layers", hint)
         if (folder / ADAPTER).is_file():
+            refuse_pointer(folder / ADAPTER)
             return replace(self, adapter=folder)
         if "peft_type" in config:
             raise Refused(f"adapter {name} is PEFT's, and mlx-lm reads its own", "train one with mlx_lm.lora")
@@ -255,6 +280,7 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
     config = read_json(folder / "config.json", name)
     checkpoint_of(config, folder, name)
     for file in filter(Path.is_file, (folder / name for name in READ_BY_OTHERS)):
+        refuse_pointer(file)
         with open_file(file) as stream:
             if stream.read(3).startswith(BYTE_ORDER_MARKS):
                 hint = f"save {file} as UTF-8 without it: mlx-lm does not read it"
@@ -266,7 +292,7 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
             f"{name} is a drafter of kind {kind} ({config['model_type']}), which reads the target's hidden states",
             "use a small language model of the target's family as draft instead",
         )
-    return Checkpoint(name, folder, config, _weights(folder, name) if weights else ())
+    return Checkpoint(name, folder, config, _weights(folder, config, name) if weights else ())
 
 
 def checkpoint_of(config: Mapping[str, Any], folder: Path, name: str) -> Checkpoint:
@@ -296,6 +322,7 @@ def read_json(path: Path, name: str) -> dict[str, Any]:
     if not path.is_file():
         raise NotAvailable(f"{name} has no {path.name} in {path.parent}", f"point to the folder that holds {path.name}")
     try:
+        refuse_pointer(path)
         return jsonfile.read_object(path)
     except NotJson as error:
         raise NotAvailable(f"{path.name} of {name} is not valid JSON: {error}", "download the model again") from error
@@ -342,27 +369,47 @@ def _refuse_code(config: Mapping[str, Any], file: str, name: str) -> None:
         )
 
 
-def _weights(folder: Path, name: str) -> tuple[Path, ...]:
-    """What the index names, if all of it is there; where nothing that it names is, the files that are there.
+def _bare(tensor: str) -> str:
+    """Its name without what conversions put before it or leave out."""
+    return OUTSIDE.sub("", tensor)
 
-    Whoever loads these is told what they lack. A file that a whole index does not name is another's.
+
+def _is_beside(tensor: str, layers: int) -> bool:
+    """Whether it belongs to a head or a tower, not to the language model of so many `layers` (0: unknown)."""
+    layer = LAYER.match(_bare(tensor))
+    return bool(BESIDE.search(tensor) or (layer and 0 < layers <= int(layer[1])))
+
+
+def _weights(folder: Path, config: Mapping[str, Any], name: str) -> tuple[Path, ...]:
+    """Of the files that mlx-lm reads, those that the index names; all of them where it is another form's.
+
+    A file that the index names and that is not there is missed only for tensors that the language model needs, and
+    that no other file holds. Whoever loads these is told what they lack. A file that a whole index does not name is
+    another's.
     """
     found = tuple(path for path in sorted(folder.glob(WEIGHTS)) if path.is_file())
     index = folder / INDEX
     shards = read_json(index, name).get("weight_map") if index.is_file() else None
-    named = set(map(str, shards.values())) if isinstance(shards, dict) else set[str]()
+    # What is called otherwise, such as a head's own file, mlx-lm does not read.
+    placed = {t: str(f) for t, f in shards.items() if fnmatchcase(str(f), WEIGHTS)} if isinstance(shards, dict) else {}
+    named = set(placed.values())
     missing = sorted(named - {path.name for path in found})
-    if named and not missing:
-        return tuple(path for path in found if path.name in named)
-    if missing and (len(missing) < len(named) or not found):
+    own = tuple(path for path in found if path.name in named)
+    for path in found:
+        refuse_pointer(path)
+    if own and missing:
+        layers = Checkpoint(name, folder, config, ()).whole("num_hidden_layers", 0)
+        needed = {_bare(t) for t, f in placed.items() if f in missing and not _is_beside(t, layers)}
+        own = next((w for w in (own, found) if needed <= {_bare(t) for p in w for t in read_header(p).tensors}), ())
+    if missing and not own and (len(missing) < len(named) or not found):
         raise NotAvailable(
             f"{name} lacks {len(missing)} of {len(named)} weight files, first {missing[0]}", "download it again"
         )
     if not found:
-        others = sorted(path.name for path in folder.glob("*") if path.suffix in {".bin", ".pt", ".gguf", ".pth"})
+        others = sorted(path.name for path in folder.glob("*") if path.suffix in OTHER_WEIGHTS)
         seen = f"only {others[0]}" if others else "none"
         raise NotAvailable(
             f"no weights for {name}: {folder} holds {seen}, and model*.safetensors is needed",
             "use an MLX or safetensors conversion of the model",
         )
-    return found
+    return own or found

@@ -16,7 +16,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
 from specdec_cli.core.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.call_forms import CallForm, ends_of, form_of
-from specdec_cli.models.checkpoint import Checkpoint, stop_ids
+from specdec_cli.models.checkpoint import Checkpoint, refuse_pointer, stop_ids
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tool_calls import ToolCall, read_calls
 from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined
@@ -213,7 +213,7 @@ class Tokenizer:
             given = self._cut(messages, mark)
             if continued:
                 mark_end(given[-1], end)
-            text = str(self._wrapper.apply_chat_template(given, tokenize=False, **more))
+            text = self._templated(given, more)
             if continued and end not in text:
                 raise ValueError("it leaves out the last one, which is to be continued")
             return text.rpartition(end)[0 if continued else 2]
@@ -223,6 +223,12 @@ class Tokenizer:
             more = nearest
             text = _in_some_order(messages, text_of, refused, mark)
         return self._encode_parts(text.split(mark), between)
+
+    def _templated(self, messages: Sequence[Message], more: Mapping[str, Any]) -> str:
+        """What the template makes of them. mlx-lm's wrapper would decide whether to think, by the vocabulary."""
+        if (program := self._wrapper._chat_template) is not None:
+            return str(program(messages, **more))
+        return str(self._inner.apply_chat_template(messages, tokenize=False, return_dict=False, **more))
 
     def _cut(self, messages: Sequence[Message], mark: str) -> list[dict[str, Any]]:
         """`messages` with `mark` inside what would be read as a special token."""
@@ -517,6 +523,7 @@ def _main_file(folder: Path, name: str) -> Path:
     if not found:
         hint = "put the model's own tokenizer.json beside its config.json, or download the model again"
         raise NotAvailable(f"no tokenizer in {name}: tokenizer.json is needed", hint)
+    refuse_pointer(found[0])
     if not found[0].stat().st_size:
         message = f"the tokenizer of {name} cannot be read: {found[0].name} is empty (0 bytes)"
         raise NotAvailable(message, "download the model again")

@@ -68,7 +68,7 @@ class Pair:
     def run_command(self) -> str:
         """The command that runs this pair: by name where it is listed, else by its models."""
         if self.source != "command line":
-            return f"specdec run -p {self.name} 'your prompt'"
+            return f"specdec run -p {shlex.quote(self.name)} 'your prompt'"
         return f"specdec run {shlex.join(self.options)} 'your prompt'"
 
     @property

@@ -10,17 +10,21 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from random import Random
 
+from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.readfile import open_file
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.textfile import decode_text, in_wide_units
 
 # Characters of a document that count, bytes that hold as many in every encoding, files of a folder that are read.
 LONGEST, LONGEST_BYTES, MOST_FILES = 20_000, 80_000, 4000
+# Bytes of a line that may be a record, and the keys under which a record's text is; without them all its texts count.
+LONGEST_LINE, SAYING = 200 * LONGEST_BYTES, ("messages", "conversations", "text", "content", "value")
 # Tokens of a piece and of what is said after it.
 PIECE, SAID = 64, 64
 # Documents that a split needs: a quarter is judged, an eighth is watched while training.
@@ -57,7 +61,9 @@ class Split:
 
 
 def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, str]:
-    """Text by name, of files and of all in folders; what is no text in a folder is left out, and `tell` hears of it.
+    """Text by name, of files and of all in folders, of JSON Lines by record.
+
+    What is no text in a folder is left out, and `tell` hears of it.
 
     Raises: UsageError for a path that is missing or cannot be read, and for a file that is not UTF-8.
     """
@@ -73,7 +79,12 @@ def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, 
             tell(f"there are more than {MOST_FILES} files in {path}: the first {MOST_FILES} are read")
         for file in inside[:MOST_FILES]:
             try:
-                found[str(file.resolve())] = _beginning(file)
+                name, text = str(file.resolve()), _beginning(file)
+                records = [*islice(_records(file), MOST_FILES + 1)]
+                texts = {f"{name}:{number}": said for number, said in records[:MOST_FILES] if said}
+                found |= texts if len(texts) > 1 else {name: text}
+                if 1 < len(texts) < len(records):
+                    tell(f"{count(len(texts), 'record')} of {file} are read, and others left out")
             except UnicodeDecodeError as error:
                 if file == path:
                     what = f"--text {path} is not UTF-8: byte 0x{error.object[error.start]:02x} at {error.start}"
@@ -102,6 +113,44 @@ def _beginning(file: Path) -> str:
     with open_file(file) as stream:
         data = stream.read(LONGEST_BYTES)
         return decode_text(data, cut=bool(stream.read(1)))[:LONGEST]
+
+
+def _records(file: Path) -> Iterator[tuple[int, str]]:
+    """(its line, the beginning of its text) of every record of JSON Lines; nothing of a file that begins otherwise.
+
+    A text is empty where a line is damaged, or has none. Raises: UnicodeDecodeError, OSError.
+    """
+    with open_file(file) as stream:
+        lines: Iterable[bytes] = iter(partial(stream.readline, LONGEST_LINE), b"")
+        if in_wide_units(stream.peek(4)[:4]):
+            lines = decode_text(stream.read(MOST_FILES * LONGEST_BYTES), cut=True).encode().splitlines()
+        begins = True
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                said = _said(line)[:LONGEST]
+                if begins and not said:
+                    return
+                begins = False
+                yield number, said
+
+
+def _said(line: bytes) -> str:
+    """What a record says; empty where it is none."""
+    try:
+        return "\n\n".join(_texts(jsonfile.parse_object(line)))
+    except (jsonfile.NotJson, RecursionError):
+        return ""
+
+
+def _texts(value: object) -> Iterator[str]:
+    """The texts in a record of mlx-lm's forms (text; prompt and completion; messages) or of others."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from _texts(next((value[key] for key in SAYING if key in value), [*value.values()]))
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
 
 
 def split(documents: Iterable[Document], seed: int) -> Split:

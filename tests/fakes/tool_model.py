@@ -26,6 +26,8 @@ TOOLS_TEMPLATE = SAID + (
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}"
     "{%- if enable_thinking is defined and enable_thinking -%}{{ '<think>\\n' }}{%- endif -%}{%- endif -%}"
 )
+# As Qwen 3's: it thinks unless told otherwise.
+THINKS_TEMPLATE = TOOLS_TEMPLATE.replace("is defined and", "is not defined or")
 LONG = 65_536
 
 
@@ -39,7 +41,7 @@ def tool_folder(folder, thinks=False):
     weights = dict(tree_flatten(tiny_network(config, seed=3).parameters()))
     mx.save_safetensors(str(folder / "model.safetensors"), weights)
     (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, tokenizer, chat_template=TOOLS_TEMPLATE)
+    write_tokenizer(folder, tokenizer, chat_template=THINKS_TEMPLATE if thinks else TOOLS_TEMPLATE)
     return folder
 
 

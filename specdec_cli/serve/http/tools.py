@@ -164,11 +164,11 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
 
 
 def _arguments(function: Mapping[str, Any], alike: set[str]) -> str:
-    """The schema of its arguments; any object where it need not be strict and cannot be enforced.
+    """The schema of its arguments, which are an object; any where it need not be strict and cannot be enforced.
 
     `alike` are schemas that can be enforced, as far as is known.
     """
-    text = json.dumps(function["parameters"])
+    text = json.dumps({**function["parameters"], "type": "object"})
     try:
         if text not in alike:
             require_possible(Constraint("schema", text))

@@ -114,6 +114,47 @@ def test_a_damaged_file_is_refused_with_line_and_reason(tmp_path, text, line, re
     assert caught.value.message.startswith(f"{path}:{line} is damaged: ") and reason in caught.value.message
 
 
+TURN = '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
+BAD = {
+    '{"role": "user", "content": "lo': (4, "Unterminated string"),
+    '{"role": "user", "content": "c"}\n{"role": "assi': (5, "Unterminated string"),
+    '{"role": "user", "content": "c"}\n': (4, "the last message has no answer"),
+    '{"role": "assistant", "content": "c"}\n' + TURN: (4, "does not belong here"),
+    "\0\0\0\0": (4, "Expecting value"),
+    "\udcff": (4, "is not UTF-8"),
+    "[1]\n" + TURN: (4, "an object is expected"),
+}
+
+
+@pytest.mark.parametrize(("rest", "line", "reason"), [(rest, *said) for rest, said in BAD.items()])
+def test_a_chat_opens_up_to_a_line_that_is_damaged_and_says_what_was_left(specdec, tmp_path, rest, line, reason):
+    """anthropics/claude-code#53821: a last line that was cut made the whole chat unreadable."""
+    path = tmp_path / "chat.jsonl"
+    path.write_bytes((HEADER + TURN + rest).encode(errors="surrogateescape"))
+    found = load(path)
+    assert [(turn.user, turn.answer.text) for turn in found.conversation.turns] == [("a", "b")] and found.id == "a"
+    assert found.left_out.startswith(f"{path}:{line} is damaged: ") and reason in found.left_out
+    assert found.left_out.endswith("; 1 turn before it can be continued, and a save drops the rest")
+    save(path, found)
+    assert load(path).left_out == "" and load(path).conversation == found.conversation
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n\r\n", "\n\n\n", "  \n\t", "\r\n" + TURN.replace("\n", "\r\n") + "\r\n"])
+def test_empty_lines_are_no_damage(tmp_path, end):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(HEADER + TURN + end, newline="")
+    found = load(path)
+    assert found.left_out == "" and {turn.user for turn in found.conversation.turns} == {"a"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_chat_with_a_byte_order_mark_is_continued_in_its_file(tmp_path, encoding):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(HEADER + TURN, encoding=encoding)
+    save(path, load(path))
+    assert load(path).conversation.turns[0].user == "a" and path.read_bytes()[:1] == b"{"
+
+
 def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         load(tmp_path / "none.jsonl")

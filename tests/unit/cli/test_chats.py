@@ -37,7 +37,7 @@ def keep(name, *turns, day=1, pair="tiny", system=None):
 def keep_broken(day=5):
     path = keep("broken", ("x", "y"), day=day)
     times = path.stat()
-    path.write_text(path.read_text() + '{"role": "user"}\n')
+    path.write_text(path.read_text().partition("\n")[0] + '\n{"role": "user"}\n')
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     return path
 
@@ -113,13 +113,23 @@ def test_a_hostile_file_is_shown_filtered(specdec, tmp_path):
         assert "abc" in output or not output
 
 
+def test_what_was_left_of_a_chat_is_said_where_it_is_shown_and_continued(specdec, talk):
+    path = keep("cut", ("hello", "hi"))
+    path.write_text(path.read_text() + '{"role": "us')
+    code, out, err = specdec("chats", "show", "1")
+    assert code == 0 and "hello" in out and f"{path}:4 is damaged" in " ".join(err.split())
+    code, err = talk("-c")
+    assert code == 0 and "1 turn before it can be continued" in " ".join(err.split())
+    assert "is damaged" not in specdec("chats", "show", "1")[2] and path.read_text().count("hello") == 1
+
+
 def test_a_damaged_file_is_listed_says_why_and_can_be_deleted(specdec):
     keep("whole", ("hello", "hi"))
     path = keep_broken()
     listed = specdec("chats")[1].splitlines()
-    assert listed[0].startswith(f"1\t05 Jan 2021\t–\t–\t{path}:4 is damaged: ") and listed[1].endswith("\thello")
+    assert listed[0].startswith(f"1\t05 Jan 2021\t–\t–\t{path}:2 is damaged: ") and listed[1].endswith("\thello")
     assert specdec("chats", "--search", "hello")[1].startswith("2\t")
-    assert f"{path}:4 is damaged" in specdec.refused("chats", "show", "1")[1]
+    assert f"{path}:2 is damaged" in specdec.refused("chats", "show", "1")[1]
     assert specdec("chats", "delete", "1", "-y")[0] == 0 and len(kept_chats()) == 1
 
 
@@ -167,10 +177,10 @@ def test_chats_are_continued_by_c_and_by_number(talk):
 def test_c_passes_over_a_damaged_chat_with_a_line_and_begins_anew_without_another(talk):
     path = keep_broken()
     code, err = talk("-c")
-    assert code == 0 and err.count(f"{path}:4 is damaged") == 1 and "this is a new one" in err
+    assert code == 0 and err.count(f"{path}:2 is damaged") == 1 and "this is a new one" in err
     os.utime(path)
     code, err = talk("-c", stdin="more\n")
-    assert code == 0 and f"{path}:4 is damaged" in err and "1 turn continued" in err
+    assert code == 0 and f"{path}:2 is damaged" in err and "1 turn continued" in err
     assert '{"role": "user"}\n' in path.read_text() and said(kept_chats()[0]) == ["def f(a):", "more"]
 
 

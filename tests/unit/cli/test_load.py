@@ -41,7 +41,8 @@ def test_a_pair_by_name_and_by_its_models(models):
 
 
 @pytest.mark.parametrize(
-    ("term", "begins"), [("xterm", "\r\x1b[2Kloading ./nobody…\r\x1b[2K"), ("dumb", "loading ./nobody…\n")]
+    ("term", "begins"),
+    [("xterm", "\r\x1b[2K\x1b[?7lloading ./nobody…\x1b[?7h\r\x1b[2K"), ("dumb", "loading ./nobody…\n")],
 )
 def test_a_terminal_says_what_is_loaded_before_the_pair_is_resolved(specdec, capsys, monkeypatch, term, begins):
     """The bug: it came after seconds of imports, and of reading tokenizers to find a draft."""

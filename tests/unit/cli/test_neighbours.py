@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.cli.habits import COMMANDS, INSTEAD, OPTIONS, SAME, translate
+from specdec_cli.cli.habits import ALONE, BEFORE, COMMANDS, INSTEAD, OPTIONS, SAME, names_a_model, translate
 from specdec_cli.cli.main import app
 from specdec_cli.cli.table import ROWS
 
@@ -251,6 +251,19 @@ def test_two_arguments_without_a_model_are_a_prompt_without_quotes(specdec):
     assert specdec.refused("run", "hello", "world") == (2, "hello is followed by another argument, world", known)
     assert specdec.refused("run", "-p", "demo", "demo", "hi")[2] == f"{quotes}; name a model once"
     assert specdec.refused("run", "why", "is", "it", "blue")[2] == quotes
+
+
+@pytest.mark.parametrize("name", ["Plain Name 8bit", "pub/Plain Name 8bit", "my (own) model", "pub/my (own) model"])
+def test_a_name_with_blanks_is_one_wherever_a_name_is(specdec, models, name):
+    """`run -p 'Plain Name 8bit' abc` was followed by another argument; --target took the name."""
+    (models / "pub").mkdir()
+    folder = (models / SMALL).rename(models / "pub" / name.removeprefix("pub/"))
+    for typed in (["-p", name], [name]):
+        code, out, _ = specdec("run", *typed, "abc", "--raw", "-n", "3", "--json", "--drafter", "none")
+        assert code == 0 and json.loads(out.splitlines()[0])["target"] == str(folder)
+    assert translate(["race", "-p", name, "abc"]) == ["race", "-p", name, "abc"]
+    assert names_a_model(name, ALONE) and not names_a_model("a plain name", ALONE)
+    assert not names_a_model("what is llama.gguf", ALONE) and not names_a_model("a b", BEFORE)
 
 
 def test_a_model_s_path_with_spaces_after_p_is_no_prompt(specdec, tmp_path, monkeypatch):

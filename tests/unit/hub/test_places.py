@@ -134,6 +134,41 @@ def test_half_models_and_other_formats_are_told_apart_and_only_whole_ones_loaded
     assert elsewhere(QWEN) == (None if problem else folder)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_a_pointer_to_lm_studio_may_have_a_byte_order_mark(home, encoding):
+    (home / ".lmstudio-home-pointer").write_text(f"{home}/Disk\n", encoding=encoding)
+    lay(home / "Disk/models" / QWEN)
+    assert shown() == [(QWEN, "LM Studio", "")]
+
+
+LOOSE = [
+    ["x.gguf"], ["mmproj.gguf", "Qwen3-8B-Q4_K_M.gguf"], ["model.safetensors"], ["config.json", "model.safetensors"],
+    ["model-00001-of-00002.safetensors"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("loose", LOOSE)
+@pytest.mark.parametrize("beside", ["", "mlx-community"])
+def test_loose_files_hide_no_model_below_them(root, loose, beside):
+    """lmstudio-bug-tracker#406: x.gguf beside the publishers' folders was all that was listed."""
+    lay(root / QWEN)
+    for name in loose:
+        (root / beside / name).write_bytes(b"0123456789")
+    found = {model.name: model for model in models_here()}
+    assert found.pop(QWEN).folder == root / QWEN
+    assert list(found) == [beside or root.name] and elsewhere(QWEN) == root / QWEN
+
+
+def test_a_part_of_a_model_is_no_model_by_itself(root):
+    lay(root / QWEN)
+    for part, *files in (["mtp", "model.safetensors"], ["gguf", "x.gguf"], ["onnx", "config.json"]):
+        lay(root / QWEN / part, *files)
+    lay(root / "org/whole/gguf", "x.gguf")
+    lay(root / "org/half", "model-00001-of-00002.safetensors")
+    lay(root / "org/half/mtp", "model.safetensors")
+    assert shown()[0] == (QWEN, "LM Studio", "") and len(shown()) == 2
+
+
 def test_models_of_ollama_are_named_as_there_and_known_as_gguf(home, monkeypatch):
     weights = {"mediaType": "application/vnd.ollama.image.model", "size": 5_200}
     manifests = {

@@ -89,10 +89,10 @@ def talk(said, answer="Yes.", role="user"):
 
 
 def as_transformers_does(tokenizer, messages):
-    """The ids of mlx-lm and transformers, for whom all that looks like a special token is one."""
+    """The ids of transformers, for which all that looks like a special token is one."""
     if not tokenizer.has_template:
         return tokenizer.encode("\n\n".join(message["content"] for message in messages))
-    return list(tokenizer._wrapper.apply_chat_template(messages, add_generation_prompt=True))
+    return list(tokenizer._inner.apply_chat_template(messages, add_generation_prompt=True, return_dict=False))
 
 
 @settings(max_examples=25)

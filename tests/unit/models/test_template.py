@@ -3,6 +3,7 @@
 import pytest
 
 from fakes.models import byte_tokenizer, write_tokenizer
+from fakes.thinking import thinking_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.template import TemplateValues, names_read
 from specdec_cli.models.tokenizer import Tokenizer
@@ -53,6 +54,26 @@ def test_a_template_is_asked_by_the_names_that_it_reads(tmp_path, template, valu
     assert values.read_by(tokenizer.template_names) == names
     right = tokenizer._inner.apply_chat_template(USER, tokenize=False, add_generation_prompt=True, **names)
     assert rendered(tokenizer, values) == right
+
+
+ON = "{% if enable_thinking is not defined or enable_thinking %}<think>{% else %}<think></think>{% endif %}"
+OFF = "{% if enable_thinking is defined and enable_thinking %}<think>{% else %}<think></think>{% endif %}"
+DEFAULTS = {
+    ON: "<think>", OFF: "<think></think>",
+    "{% if enable_thinking %}<think>{% else %}</think>{% endif %}": "</think>",
+    "{% if not (enable_thinking | default(true)) %}</think>{% else %}<think>{% endif %}": "<think>",
+    "{{ '<think>' if thinking is defined and thinking else '</think>' }}": "</think>",
+    "{{ '</think>' if thinking is defined and not thinking else '<think>' }}": "<think>",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("thinks", [True, False])
+@pytest.mark.parametrize(("template", "end"), DEFAULTS.items())
+def test_a_template_that_is_told_nothing_decides_itself_whether_to_think(tmp_path, template, end, thinks):
+    """lablup/mlxcel#352: `<think>` in the vocabulary turned thinking on, and its absence turned it off."""
+    made = thinking_tokenizer(special=False) if thinks else byte_tokenizer()
+    write_tokenizer(tmp_path, made, chat_template=TURNS + template)
+    assert rendered(Tokenizer.load(tmp_path, "m", {}), TemplateValues()) == f"<|im_start|>userHi{end}"
 
 
 def test_names_are_found_in_the_syntax_tree():

@@ -237,14 +237,18 @@ def test_a_checkpoint_reads_what_its_index_names(tmp_path):
     assert [path.name for path in checkpoint.strays] == ["model-old.safetensors"]
 
 
-@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json"])
+MARKED = ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja",
+          "special_tokens_map.json"]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", MARKED)
 def test_a_byte_order_mark_is_read_over_or_named_with_its_file(tmp_path, file):
     """gpt-2-simple#263, langchain-community#138: Windows' editors write one."""
     folder = tiny_folder(tmp_path / "m")
     expected = theirs(folder)
     (folder / "generation_config.json").write_text("{}")
     path = folder / file
-    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    path.write_bytes(b"\xef\xbb\xbf" + (path.read_bytes() if path.exists() else b"{}"))
     if file == "generation_config.json":
         assert said(folder, k=0) == expected
     else:

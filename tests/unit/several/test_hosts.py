@@ -23,6 +23,14 @@ def test_addresses_are_machines_and_those_of_this_one_need_no_ssh():
     assert read_hosts("127.0.0.1,127.0.0.1", None).is_local(1)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_hostfile_may_have_a_byte_order_mark(tmp_path, encoding):
+    """It was refused, as the only file of its kind."""
+    path = tmp_path / "hosts.json"
+    path.write_text('[["10.0.0.1:1"], ["10.0.0.2:1"]]', encoding=encoding)
+    assert read_hosts(None, path).addresses == (("10.0.0.1",), ("10.0.0.2",))
+
+
 @pytest.mark.parametrize("backend", ["ring", "jaccl"])
 def test_a_hostfile_is_what_mlx_distributed_config_writes(tmp_path, backend):
     machines = [{"ssh": f"mac{i}", "ips": [f"10.0.0.{i}"], "rdma": row} for i, row in enumerate(RDMA)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 
@@ -97,6 +98,41 @@ def test_of_a_large_file_only_the_beginning_is_read_wherever_it_cuts_a_character
         file.write_bytes(f"{before}{'€🙂' * 30_000}".encode(encoding))
         (text,) = read_texts([file], print).values()
         assert len(text) > 19_990 and text == f"{before}{'€🙂' * 10_000}"[: len(text)]
+
+
+TALK = [{"role": "user", "content": "one"}, {"role": "assistant", "content": [{"type": "text", "text": "two"}]}]
+FORMS = [{"text": "one\n\ntwo", "id": "7"}, {"prompt": "one", "completion": "two"}, {"messages": TALK, "tools": ["x"]},
+         {"prompt": TALK[:1], "completion": TALK[1:]}, {"instruction": "one", "output": "two", "score": 3},
+         {"conversations": [{"from": "human", "value": "one"}, {"from": "gpt", "value": "two"}]}]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("form", FORMS)
+def test_each_record_of_json_lines_is_a_document(tmp_path, form, encoding):
+    """`--text train.jsonl` as mlx_lm.lora reads it was one document: "16 are needed"."""
+    (tmp_path / "train.jsonl").write_text(f"{json.dumps(form)}\r\n" * 20 + "\n", encoding=encoding, newline="")
+    told = list[str]()
+    found = read_texts([tmp_path], told.append)
+    assert list(found.values()) == ["one\n\ntwo"] * 20 and len(found) == 20 and told == []
+    assert next(iter(found)) == f"{tmp_path.resolve() / 'train.jsonl'}:1"
+
+
+def test_of_records_what_is_damaged_empty_or_too_much_is_left_out_with_a_line(tmp_path, monkeypatch):
+    path, told = tmp_path / "a.jsonl", list[str]()
+    path.write_text('{"text": "a"}\n{"text": "b"}\n{"text": ""}\n{"te')
+    assert list(read_texts([path], told.append).values()) == ["a", "b"]
+    monkeypatch.setattr(documents, "MOST_FILES", 3)
+    path.write_text('{"text": "a"}\n' * 9)
+    assert len(read_texts([path], told.append)) == 3
+    assert told == [f"{number} records of {path} are read, and others left out" for number in (2, 3)]
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": "b"}', '{\n "a": "b"\n}\n', '{"a": "b"}\nwords\n', '["a"]\n["b"]\n', "a\n{}\n{}"]
+)
+def test_what_is_not_json_lines_is_one_document(tmp_path, text):
+    (tmp_path / "a.jsonl").write_text(text)
+    assert list(read_texts([tmp_path], print).values()) == [text]
 
 
 def test_what_has_no_end_is_not_read(tmp_path):

@@ -7,12 +7,15 @@ from dataclasses import replace
 import anthropic
 import openai
 import pytest
+from llguidance import LLMatcher, LLTokenizer
 
 import specdec_cli
 from fakes.desk import ScriptedDesk, SequentialDesk
+from fakes.models import byte_tokenizer
 from fakes.server import LOCAL, local
 from fakes.tool_model import LONG
 from specdec_cli.serve.http.answer import Call, CallStream
+from specdec_cli.serve.http.tools import _arguments
 from specdec_cli.serve.model import Model
 
 PARAMETERS = {
@@ -110,6 +113,21 @@ def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those
     gpt.responses.create(input=[{"role": "user", "content": "Read."}, item, result], **asked)
     assert '<tool_call>\n{"name": "mcp__files.read"' in tooled.text(desk.jobs[-1].job.prompt)
     gpt.close()
+
+
+NO_TYPE = [{}, {"description": "none"}, {"properties": {"a": {"type": "string"}}}, {"type": ["object", "null"]},
+           {"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "number"}]},
+           {"$ref": "#/$defs/a", "$defs": {"a": {"minProperties": 0}}}]  # fmt: skip
+
+
+@pytest.mark.parametrize("parameters", NO_TYPE)
+def test_arguments_are_an_object_whatever_their_schema_leaves_open(parameters):
+    """With `"parameters": {}` a required call had the arguments `6e9`, so that it stayed text."""
+    schema = _arguments({"name": "f", "parameters": parameters}, set())
+    tokenizer = LLTokenizer(byte_tokenizer().to_str(), n_vocab=259, eos_token=[2])
+    for begin, may in {"{": 1, "6": 0, "n": 0, '"': 0, "[": 0}.items():
+        matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_json_schema(schema), log_level=0)
+        assert matcher.validate_tokens(byte_tokenizer().encode(begin).ids) == may
 
 
 UNKNOWN = {
