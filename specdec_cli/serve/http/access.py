@@ -1,7 +1,7 @@
 """Who may come in: whoever is not this machine's user is turned away before anything is read, in the dialect's shape.
 
 A web page can make a browser talk to a port of this machine. It cannot change the `Host` that it does so under, nor
-send JSON elsewhere without asking first, nor know the key.
+leave out what names it (`is_page`), nor send JSON elsewhere without asking first, nor know the key.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from specdec_cli.core.jsonfile import shown
 from specdec_cli.serve.http.errors import HttpError
 from specdec_cli.serve.http.reply import Record, Told, error_response
 
+# What programs say that do not declare their JSON: nothing, or what curl and HTTP libraries add. A page's form
+# says the same.
+UNDECLARED = ("", "application/octet-stream", "application/x-www-form-urlencoded", "text/plain")
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 MOST_BODY_BYTES, MOST_HEAD_BYTES = 32_000_000, 65_536
 DRAIN_SECONDS = 1.0
@@ -71,6 +74,15 @@ class AccessPolicy:
             given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
             if not hmac.compare_digest(given.encode(), self.key.encode()):
                 raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
+
+
+def is_page(headers: Headers) -> bool:
+    """Whether a browser may have sent this for a page, as what no page can leave out or change says.
+
+    `Origin` is in every POST of a browser, whoever asks; newer ones name the page's place besides. A program sends
+    neither. Source: https://fetch.spec.whatwg.org/#origin-header, https://w3c.github.io/webappsec-fetch-metadata/
+    """
+    return "origin" in headers or "sec-fetch-site" in headers
 
 
 def host_and_port(host: str) -> tuple[str, str]:

@@ -81,7 +81,14 @@ class StoredItem(Body):
 
 
 class OtherItem(Body):
-    """Of a kind that is unknown here: it is left out."""
+    """Of a kind whose words no template takes: left out, its functions and results would be gone unsaid."""
+
+    type: Any = None
+
+    @field_validator("type")
+    @classmethod
+    def _refuse_kind(cls, kind: Any) -> Any:
+        raise ValueError(f"{shown(kind)} is not read; items are {', '.join(ITEMS)}")
 
 
 def kind_of_item(value: Any) -> str:

@@ -25,7 +25,7 @@ from specdec_cli.hub import GGUF
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.pairs.limits import too_long
 from specdec_cli.pairs.names import settle
-from specdec_cli.serve.http.access import AccessPolicy, drain
+from specdec_cli.serve.http.access import UNDECLARED, AccessPolicy, drain, is_page
 from specdec_cli.serve.http.answer import Answer, ChatRequest
 from specdec_cli.serve.http.dialect import Dialect
 from specdec_cli.serve.http.errors import HttpError, as_http_error, bad_field
@@ -67,9 +67,9 @@ class Service:
     _reader: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(READERS, "reader"))
 
     async def body(self, request: HttpRequest) -> Body:
-        """The body of a request, which says that it is JSON: a form cannot. Raises: HttpError."""
+        """The body of a request, which says that it is JSON where a page may have sent it. Raises: HttpError."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        if kind != "application/json" and (kind not in UNDECLARED or is_page(request.headers)):
             await drain(request.receive)
             raise HttpError(415, f"the content type {shown(kind)} is not read; send application/json")
         found, most = bytearray(), self.policy.most_body_bytes

@@ -78,10 +78,30 @@ def test_nothing_is_said_to_pages_unasked(behind, origins):
     assert same.status_code == 200 and not [name for name in same.headers if name.startswith("access-control-allow")]
 
 
-@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "", "application/jsonp"])
-def test_what_a_form_can_send_is_refused(behind, kind):
-    refused = behind().post("/v1/messages", content=json.dumps(ASKED), headers={"Content-Type": kind})
+@pytest.mark.parametrize("page", [{"Origin": "http://127.0.0.1:8040"}, {"Sec-Fetch-Site": "cross-site"}])
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "multipart/form-data", None])
+def test_what_a_page_can_send_without_asking_is_refused(behind, kind, page):
+    """A page's Blob has no content type, and each of the others is one that a form may have."""
+    headers = page | ({"Content-Type": kind} if kind else {})
+    refused = behind().post("/v1/messages", content=json.dumps(ASKED), headers=headers)
     assert (refused.status_code, shape_of(refused.json())) == (415, "anthropic")
+
+
+@pytest.mark.parametrize("kind", [None, "", "application/octet-stream", "application/x-www-form-urlencoded; a=b"])
+@pytest.mark.parametrize("path", [CHAT, "/v1/messages", "/api/chat", "/api/show", "/v1/messages/count_tokens"])
+def test_a_program_need_not_declare_its_json(behind, kind, path):
+    """litellm's names for Ollama send no content type, and every `curl -d` of Ollama's documents a form's: all got
+    415. A body that is none is still refused."""
+    client, headers = behind(), {"Content-Type": kind} if kind is not None else {}
+    assert client.post(path, content=json.dumps(ASKED), headers=headers).status_code == 200
+    refused = client.post(path, content="model=demo&prompt=Hi", headers=headers)
+    assert refused.status_code == 400 and "the body cannot be read" in refused.text
+
+
+def test_what_says_that_it_is_no_json_is_refused(behind):
+    for kind in ("application/jsonp", "application/xml", "image/png"):
+        refused = behind().post(CHAT, content=json.dumps(ASKED), headers={"Content-Type": kind})
+        assert refused.status_code == 415 and kind in refused.json()["error"]["message"]
 
 
 def test_with_a_key_nothing_but_its_health_is_told_without(behind):

@@ -177,17 +177,6 @@ def test_the_model_may_have_the_usual_tag_and_no_other(scripted):
     assert other.status_code == 404 and "is not loaded" in other.json()["error"]
 
 
-def test_a_body_without_its_type_or_of_a_form_is_refused_here_too(scripted):
-    """Ollama's clients of Python and npm name the type; what a page of another site can send has none, or a form's."""
-
-    def status(kind):
-        headers = {"Content-Type": kind} if kind else {}
-        return scripted[0].post("/api/chat", content=json.dumps({"messages": ASKED}), headers=headers).status_code
-
-    forms = (None, "application/x-www-form-urlencoded", "text/plain", "multipart/form-data")
-    assert {status(form) for form in forms} == {415} and status("application/json") == 200
-
-
 def test_what_is_here_is_told_as_ollama_does(desk):
     model = Model.of_files(resolve(choose("demo", None, None)), Request(k=4), 1_700_000_000)
     with local(model, desk) as client:
