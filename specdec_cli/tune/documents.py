@@ -122,7 +122,9 @@ def _records(file: Path) -> Iterator[tuple[int, str]]:
     """
     with open_file(file) as stream:
         lines: Iterable[bytes] = iter(partial(stream.readline, LONGEST_LINE), b"")
-        if in_wide_units(stream.peek(4)[:4]):
+        begins_with = stream.read(4)
+        stream.seek(0)
+        if in_wide_units(begins_with):
             lines = decode_text(stream.read(MOST_FILES * LONGEST_BYTES), cut=True).encode().splitlines()
         begins = True
         for number, line in enumerate(lines, 1):
