@@ -26,7 +26,7 @@ from specdec_cli.core.kinds import NONE
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import KVQuantization
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.model import Agreed, CachedModel, own
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.sampler import Sampler, TokenMask
@@ -75,6 +75,7 @@ def plain_steps(
     max_tokens: int,
     stop_tokens: frozenset[int],
     scores: Scores,
+    agreed: Agreed = own,
     kv: KVQuantization | None = None,
 ) -> Iterator[PlainStep]:
     """Plain decoding by mlx-lm, each time the token with the best of `scores`, up to a stop token or `max_tokens`.
@@ -82,10 +83,11 @@ def plain_steps(
     The choice is the argmax of `scores` themselves, as ours is. mlx-lm's own is that of logits less their logsumexp in
     the model's type (`generate_step` in mlx_lm/generate.py): in half precision the subtraction can merge near logits,
     so that its own command says another token even against a plain step of the same logits.
+    What every rank of a group has `agreed` on is the choice.
     `kv` quantizes the caches from the first token on, as ours are; mlx-lm itself would do so after the prompt.
     """
     scored: dict[int, tuple[mx.array, mx.array]] = {}
-    last = 0
+    last, chosen = 0, NO_TOKENS
 
     def keep(tokens: mx.array, logits: mx.array) -> mx.array:
         nonlocal last
@@ -94,7 +96,9 @@ def plain_steps(
         return values
 
     def choose(_: mx.array) -> mx.array:
-        return mx.argmax(scored[last][1], keepdims=True)
+        nonlocal chosen
+        chosen = agreed(mx.argmax(scored[last][1], keepdims=True))
+        return chosen
 
     caches = plain_caches(network, kv)
     steps = generate_step(
@@ -104,7 +108,9 @@ def plain_steps(
     for position, (token, _) in enumerate(steps, len(context)):
         yield PlainStep(int(token), *scored.pop(position))
         if token in stop_tokens:
-            return
+            break
+    # `generate_step` is a step ahead, in a stream of its own: a group's next sums would mix with those of that step.
+    device.wait(chosen)
 
 
 def target_scores(

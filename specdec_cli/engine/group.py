@@ -1,20 +1,24 @@
 """The ranks of one run: several processes, each with a share of the target, which compute every pass together.
 
-Law: whatever a clock or a person decides, rank 0 decides for all, in one message a round. Tokens are not sent: a sum
-over all ranks is the same on each, so equal logits give equal tokens, and every message proves that the contexts are
-equal still. Letters: N ranks.
+Law: rank 0 decides for all. What a clock or a person decides comes in one message a round. What is chosen by a
+network's values, draft tokens and verdicts, stays on the device, as a sum to which the other ranks add zeros: unlike
+chips round unlike, so that each would choose for itself. Every message, and the last one of a reply, proves that the
+contexts are equal still. All messages of a reply have one shape: a rank that ends alone meets the next one at once, and
+waits for nobody. Letters: N ranks.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from math import gcd
 from time import perf_counter, sleep
 from typing import Any, TypeVar
+from zlib import crc32
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -32,6 +36,8 @@ HEADS |= {"n_kv_heads", "num_key_value_heads", "num_kv_heads"}
 ELSEWHERE = "use one machine, or another target: specdec help several-machines"
 # A sum over all ranks of these stays below 2^31.
 DIGESTS = 1 << 20
+# What every rank adds to a choice, to see that all of them meant the same one.
+MARK = 0x5EEDED
 
 
 def shard(network: nn.Module, name: str, ranks: Any) -> nn.Module:
@@ -84,9 +90,23 @@ class Group:
         self.ranks, self.rank, self.size = ranks, ranks.rank(), ranks.size()
         self._link, self._leads, self._broken = link, False, False
 
+    def agreed(self, values: mx.array) -> mx.array:
+        """Rank 0's whole numbers [n], on every rank; on their way, and read by nobody.
+
+        The others' are computed too: passes that nobody evaluates would owe rank 0 their sums. Ranks that are out of
+        step add up what does not belong together, which the mark shows: then each keeps its own, as the sum may be
+        outside of the vocabulary, where mlx reads out of bounds. The next message finds the words different.
+        """
+        own = values.astype(mx.int32)
+        total = self._total(mx.concatenate([own * (self.rank == 0), mx.array([MARK], mx.int32)]))
+        return mx.where(total[-1] == MARK * self.size, total[:-1], own)
+
     def sum(self, values: Sequence[int]) -> mx.array:
         """The sum over all ranks [n], queued."""
-        total = mx.distributed.all_sum(mx.array(list(values), mx.int32), group=self.ranks)
+        return self._total(mx.array(list(values), mx.int32))
+
+    def _total(self, values: mx.array) -> mx.array:
+        total = mx.distributed.all_sum(values, group=self.ranks)
         device.queue(total)
         if self._link:
             self._link.met()
@@ -101,6 +121,14 @@ class Group:
         data = text.encode()
         (length,) = self.agree([len(data)])
         return bytes(self.agree(list(data) if self.rank == 0 else [0] * length)).decode()
+
+    def require_same(self, own: dict[str, str], hint: str) -> None:
+        """Raises: SpecdecError on a rank where something is not what it is on rank 0, with its name and both values."""
+        theirs: dict[str, str] = json.loads(self.share(json.dumps(own)))
+        for name in theirs | own:
+            here, there = own.get(name, "missing"), theirs.get(name, "missing")
+            if here != there:
+                raise SpecdecError(f"{name} is {here} on rank {self.rank}, and {there} on rank 0", hint)
 
     def job(self) -> Any:
         """What rank 0 does next, which every other rank does too."""
@@ -196,12 +224,8 @@ def joined() -> Group | None:
         group = Group(mx.distributed.init(strict=True, backend=backend()), line)
     except (RuntimeError, ValueError) as error:
         raise SpecdecError(f"the machines did not meet: {reason(error)}", "specdec help several-machines") from error
-    own = json.dumps({"specdec": __version__, **device.versions(), "computes on": device.backend()})
-    theirs = group.share(own)
-    if theirs != own:
-        pairs = zip(json.loads(own).items(), json.loads(theirs).values(), strict=False)
-        (name, here), there = next((mine, other) for mine, other in pairs if mine[1] != other)
-        raise SpecdecError(f"{name} is {here} on rank {group.rank}, and {there} on rank 0", "install the same on both")
+    own = {"specdec": __version__, **device.versions(), "computes on": device.backend()}
+    group.require_same(own, "install the same on both")
     return group
 
 
@@ -232,8 +256,12 @@ class Decisions:
         return plan
 
     def flag(self, value: bool) -> bool:
-        """A single decision."""
+        """A single decision, and the last one of a reply."""
         return value
+
+    def agreed(self, tokens: mx.array) -> mx.array:
+        """Draft tokens [K] that every rank knows."""
+        return tokens
 
 
 class SharedDecisions(Decisions):
@@ -245,6 +273,7 @@ class SharedDecisions(Decisions):
         self._stops = self._measures = False
         self._due: Callable[[], bool] = lambda: False
         self._sent: list[tuple[mx.array, Plan]] = []
+        self._compared = self._digest = 0
 
     def cancelled(self) -> bool:
         """As of the last message."""
@@ -261,7 +290,10 @@ class SharedDecisions(Decisions):
         return self._measures
 
     def flag(self, value: bool) -> bool:
-        return bool(self._group.agree([value])[0])
+        return bool(self._agree(self._message([value, 0, 0, 0, 0]))[0])
+
+    def agreed(self, tokens: mx.array) -> mx.array:
+        return self._group.agreed(tokens)
 
     def decide(self, plan: Plan, drafters: Sequence[str]) -> Plan:
         self._sent.clear()
@@ -277,17 +309,26 @@ class SharedDecisions(Decisions):
         return plan if fixed else agreed
 
     def _send(self, plan: Plan, drafters: Sequence[str]) -> tuple[mx.array, Plan]:
-        digest = (31 * len(self._context) + self._context[-1]) % DIGESTS
-        values = [0] * 6
-        if self._group.rank == 0:
-            values = [self.asked(), self._due(), drafters.index(plan.drafter), plan.k, plan.release, digest]
-        return self._group.sum([*values, digest]), plan
+        values = [self.asked(), self._due(), drafters.index(plan.drafter), plan.k, plan.release]
+        return self._message(values, plans=True), plan
 
     def _read(self, message: mx.array, own: Plan, drafters: Sequence[str]) -> Plan:
-        """Raises: SpecdecError where a rank has other tokens than rank 0."""
-        stops, measures, drafter, k, release, digest, digests = device.to_list(message)
+        stops, measures, drafter, k, release = self._agree(message)
+        self._stops, self._measures = bool(stops), bool(measures)
+        return own if self._group.rank == 0 else Plan(drafters[drafter], k, release=bool(release))
+
+    def _message(self, values: Sequence[int], plans: bool = False) -> mx.array:
+        """`values` [5] of rank 0, and a digest of all tokens so far and of whether it `plans` a round; queued."""
+        new, self._compared = self._context[self._compared :], len(self._context)
+        self._digest = crc32(array("q", new).tobytes(), self._digest)
+        digest = (self._digest + plans) % DIGESTS
+        leads = self._group.rank == 0
+        return self._group.sum([*(value * leads for value in [*values, digest]), digest])
+
+    def _agree(self, message: mx.array) -> list[int]:
+        """Raises: SpecdecError where a rank has other tokens than rank 0, or is elsewhere in the reply."""
+        *values, digest, digests = device.to_list(message)
         if digests != digest * self._group.size:
             after = f"after {len(self._context)} tokens of prompt and answer"
             raise SpecdecError(f"the {self._group.size} machines have different words {after}", "run it again")
-        self._stops, self._measures = bool(stops), bool(measures)
-        return own if self._group.rank == 0 else Plan(drafters[drafter], k, release=bool(release))
+        return values

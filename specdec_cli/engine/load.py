@@ -83,15 +83,17 @@ def load(checkpoint: Checkpoint, kv_bits: int | None = None, group: Group | None
     Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized;
     DoesNotFit where the device has no memory for the weights.
     """
-    network = load_network(checkpoint, group)
-    return CachedModel(
-        network,
+    loaded = CachedModel(
+        load_network(checkpoint, group),
         checkpoint.name,
         checkpoint.context_limit,
         kv_bits,
         lambda: _lazy_network(checkpoint, group).parameters(),
         checkpoint.recent,
     )
+    if group is not None:
+        loaded.network.agreed = group.agreed
+    return loaded
 
 
 def load_network(checkpoint: Checkpoint, group: Group | None = None) -> nn.Module:

@@ -89,6 +89,14 @@ class Row(Protocol):
         """Give it back; `caches` then hold its first `length` tokens."""
 
 
+Agreed = Callable[[mx.array], mx.array]
+
+
+def own(values: mx.array) -> mx.array:
+    """What one process alone agrees on: its own `values`."""
+    return values
+
+
 class Network:
     """Weights in memory, shared by all conversations. `name` is for messages; `context_limit` is in tokens."""
 
@@ -122,6 +130,8 @@ class Network:
         learned = (module for path, module in network.named_modules() if path.endswith("wpe"))
         self.positions: int | None = next((module.weight.shape[0] for module in learned), None)
         self.hidden = HiddenStates(network, name)
+        # What is chosen by its values: in a group of ranks, rank 0's choice (`engine.group`).
+        self.agreed: Agreed = own
         self._reread = reread
         self._in_use = True
 

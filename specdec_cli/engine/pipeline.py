@@ -23,7 +23,7 @@ from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.drafters.base import Proposal
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import is_finite, not_finite, witness
-from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.model import Agreed, CachedModel, Output
 from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
 
@@ -198,6 +198,8 @@ class Pipeline:
         assert self._next is not None
         proposed, self._next = self._next, None
         draft = proposed.finish()
+        if len(draft):
+            draft = replace(draft, tokens=self._drafters.agreed(draft.tokens))
         output = self._target.outputs(self._context, draft.tokens)
         drafted_at = self._wait_for(draft, proposed)  # before the verdict: where masks are computed, it queues the pass
         verdict = self._rule.judge(draft, output.logits, len(self._context))
@@ -295,10 +297,18 @@ class Pipeline:
         return done.drafted_at - since
 
     def _queue(self, draft: Draft, output: Output, verdict: Verdict, reason: str) -> Pass:
-        packed, top = read_back(draft, output.logits, verdict), self._logprobs
-        device.queue(packed)
+        packed, token = settle(self._drafters.agreed, draft, output.logits, verdict)
+        top = self._logprobs
         found = None if top is None else logprobs(output.logits, draft.tokens, verdict, top)
-        return Pass(draft, packed, verdict.next, output.hidden, reason, found)
+        return Pass(draft, packed, token, output.hidden, reason, found)
+
+
+def settle(agreed: Agreed, draft: Draft, logits: mx.array, verdict: Verdict) -> tuple[mx.array, mx.array]:
+    """(what the host reads of a round, the target's token after it), as all ranks `agreed`; queued."""
+    own = read_back(draft, logits, verdict)
+    packed = agreed(own)
+    device.queue(packed)
+    return packed, verdict.next if packed is own else packed[-1]
 
 
 def read_back(draft: Draft, logits: mx.array, verdict: Verdict) -> mx.array:

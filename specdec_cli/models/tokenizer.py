@@ -536,6 +536,11 @@ def _files(folder: Path, *endings: str) -> dict[str, Path]:
     return {p.name: p for p in names if p.name not in NOT_OF_TOKENIZER and not p.name.endswith(".index.json")}
 
 
+def tokenizer_files(folder: Path) -> list[Path]:
+    """All that says how ids are text, and messages."""
+    return [*_files(folder, ".json", ".model", ".txt", ".tiktoken", ".jinja").values()]
+
+
 def _read_alike(one: Path, other: Path) -> bool:
     """Whether the files of two tokenizers are the same, byte for byte."""
     files, others = (_files(folder, ".json", ".model", ".txt", ".tiktoken") for folder in (one, other))

@@ -26,6 +26,7 @@ from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import DraftHead, Notify, PairFiles, resolve, unheard
+from specdec_cli.pairs.fingerprint import fingerprints
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
 from specdec_cli.session.cost_file import CostsAtPower, CostStore, power
@@ -89,6 +90,9 @@ def load_agreeing_head(
     return CachedHead(Head(module, target.network, files.name, found, files.recent))
 
 
+SAME_FILES = "give both the same files: copy the folder, or pull the same commit on both"
+
+
 def load(
     pair: str | Pair | PairSpec | None = None,
     *,
@@ -111,7 +115,7 @@ def load(
     remembers costs from run to run. `tell` hears of a head that does not draft. With `reserve_tokens` the pair is
     refused if it does not fit with caches that long.
     The kernels of `request`, or of one by the target's defaults, are compiled beside the reading. The ranks of a
-    `group` share the target, and each has the draft.
+    `group` share the target, and each has the draft; their files must be the same.
     Raises: NotAvailable, Refused, DoesNotFit; UsageError for an unknown drafter.
     """
     if drafter is not None and drafter not in tuple(DRAFTERS):
@@ -131,13 +135,17 @@ def load(
     spec = replace(spec, drafter=drafter or spec.drafter).reading(draft_context)
     require_valid_pair(spec.pair)
 
-    def read() -> LoadedPair:
-        return load_files(resolve(spec, notify=tell), reserve_tokens, kv_bits, costs, tell, clock, request, group)
-
+    options = reserve_tokens, kv_bits, costs, tell, clock, request, group
     if group is None:
-        return read()
+        return load_files(resolve(spec, notify=tell), *options)
     with group.doing(["load", asdict(spec), asdict(request), reserve_tokens]):
-        return group.all(read)
+        files = group.all(lambda: resolve(spec, notify=tell))
+        found = fingerprints(files)
+        group.all(lambda: group.require_same(found, SAME_FILES))
+        loaded = group.all(lambda: load_files(files, *options))
+        kind = {"the kind of draft": loaded.draft_kind or "none"}  # a head may have been left out on one of them
+        group.all(lambda: group.require_same(kind, "decode without it: --drafter none"))
+        return loaded
 
 
 def load_files(

@@ -324,7 +324,8 @@ class Reply:
         noise = Noise(attempt_seed(self.request.seed or 0, self.request.attempt))
         scores = target_scores(self.sampling, noise, self.prompt, self.matcher)
         network = self.slot.target.network
-        return plain_steps(network.module, self.prompt, self.max_tokens, self.ends, scores, network.kv)
+        how = self.prompt, self.max_tokens, self.ends, scores
+        return plain_steps(network.module, *how, network.agreed, network.kv)
 
     def rule(self) -> AcceptanceRule:
         """The effective rule, with the noise of the request's seed, or of one of its own."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import sys
 from collections import deque
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -92,10 +91,10 @@ def main() -> None:
         work()
     except SpecdecError as error:
         _say(error=error.message, hint=error.hint)
-        sys.exit(1)
+        os._exit(1)  # at an orderly end mlx waits for sums that are under way, and nobody adds to them any more
     except Exception as error:  # noqa: BLE001 - the process's boundary: rank 0's machine says it
         _say(error=f"it failed unexpectedly: {reason(error)}", hint="please report it")
-        sys.exit(1)
+        os._exit(1)
 
 
 if __name__ == "__main__":

@@ -3,18 +3,22 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import mlx.core as mx
 import pytest
 
 from fakes import ranks
+from fakes.models import swap_two_ids
 from fakes.ranks import CONFIGS, answers, folders, together
 from golden.models import model_folders
 from specdec_cli.core.errors import SpecdecError
+from specdec_cli.models.checkpoint import ADAPTER
 from specdec_cli.several import launch
 from specdec_cli.several.hosts import read_hosts
 from specdec_cli.version import __version__
@@ -89,11 +93,12 @@ def test_an_answer_that_is_broken_off_leaves_the_ranks_in_step(two):
 
 
 def test_k_plus_one_rows_share_the_sums_of_a_pass(two):
-    """Two sums a layer and a pass, and one message a round; both are divided by what a round yields."""
+    """Two sums a layer and a pass, a message, a verdict and, where there is one, a draft; all of them by what a round
+    yields."""
     plain, drafted = two["K 0"][1], two["K 4"][1]
-    for found in (plain, drafted):
+    for found, a_round in ((plain, 6), (drafted, 7)):
         (reply,), beside = found["replies"], 75  # loading's and the prompt's, and measured steps
-        assert 5 * reply["rounds"] <= found["sums"] <= 5 * reply["rounds"] + beside
+        assert a_round * reply["rounds"] <= found["sums"] <= a_round * reply["rounds"] + beside
     assert drafted["sums"] < 0.6 * plain["sums"]
 
 
@@ -111,16 +116,140 @@ def test_a_rank_that_chooses_its_own_k_is_found(pairs, tmp_path, monkeypatch):
     monkeypatch.setattr(launch, "PASS_SECONDS", 4.0)
     case = {"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": GREEDY | {"k": "auto"}}, *ASKS[3:5]]}
     with pytest.raises(SpecdecError, match=r"different words|was lost|did not meet within 4 s"):
-        together(2, [case], tmp_path, python=[sys.executable, ranks.__file__])
+        together(2, [case], tmp_path, fault="own_k")
 
 
 def test_another_version_elsewhere_is_refused_before_anything_is_loaded(tmp_path, monkeypatch):
-    monkeypatch.setenv("FAULT", "version")
+    monkeypatch.setenv("FAULT", "other_version")
     monkeypatch.setattr(launch, "PYTHON", [sys.executable, ranks.__file__])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(str(Path(ranks.__file__).parents[n]) for n in (1, 2)))
     command = [sys.executable, "-m", "specdec_cli", "doctor", "--hosts", "as above"]
     with pytest.raises(SpecdecError, match=f"specdec is 0.0.1 on rank 1, and {__version__} on rank 0"):
         launch.launch(read_hosts("127.0.0.1,127.0.0.1", None), command)
+
+
+DRAWN_BY = ["token", "block", "coupled", "match"]
+TEXTS = [PROMPT, "aaaa bbbb aaaa bbbb aaaa", "x = [1, 2, 3]\ny = [1, 2, 3]\nx", "", "?"]
+WAYS = [
+    {"drafter": "ngram"},
+    {"predict": "def f(x):\n    return x + 1"},
+    {"logprobs": 3},
+    {"stop_tokens": [40, 41, 42]},
+]
+WAYS += [{"repetition_penalty": 1.3}, {"bad_words": ["a", "e"], "min_tokens": 4}, {}, {}, {}]
+
+
+def short_replies(number):
+    """So many requests of every kind: who drafts, how many, by which rule, and inside what shape."""
+    odds = random.Random(63)
+    for place in range(number):
+        options = {"max_tokens": odds.randint(1, 12), "k": odds.choice([0, 1, 3, 6, "auto"])} | odds.choice(WAYS)
+        rule = odds.choice(DRAWN_BY if options["k"] != "auto" else ["coupled", "match"])  # by others rounds are words
+        drawn = {"temperature": 0.9, "seed": place, "rule": rule}
+        options |= odds.choice([{"temperature": 0.0}, drawn])
+        ask = {"prompt": "a" + odds.choice(TEXTS) + str(place), "options": options}
+        if place % 5 == 0 and "bad_words" not in options:
+            ask["regex"] = '\\{"name": "[a-z]{1,4}", "size": [0-9]+\\}'
+        yield ask | ({"plain": True} if place % 11 == 10 else {})
+
+
+@pytest.mark.parametrize("number", [40, pytest.param(200, marks=pytest.mark.full)])
+def test_a_rank_that_rounds_otherwise_changes_no_word_and_ends_no_reply(number, pairs, tmp_path):
+    """Each rank drew its own draft and its own verdict: of replies with a rank that flipped half of its choices most
+    ended by "different words", or in 300 s of silence where it was the last round."""
+    made = model_folders("deepseek_v3", tmp_path)
+    headed = [{"prompt": "1 2 3 4 5 6", "options": GREEDY | {"k": k}} for k in (0, 3, "auto")]
+    cases = [{"pair": pairs[name], "asks": list(short_replies(number // 2))} for name in ("qwen3", "llama")]
+    cases.append({"pair": {"target": made["target"], "draft": made["head"]}, "asks": headed})
+    code, found = together(2, cases, tmp_path, fault="unlike")
+    assert code == 0
+    for case, group in zip(cases, found, strict=True):
+        assert tokens(group["replies"]) == tokens(answers(case))
+    assert sum(reply.get("drafted", 0) for group in found for reply in group["replies"]) > number
+
+
+EOS, OTHER = 2, 77
+
+
+@pytest.mark.parametrize(("k", "place", "token"), [(0, 11, OTHER), (3, 11, OTHER), (3, 6, OTHER), (0, 5, EOS)])
+def test_a_token_that_differs_ends_all_at_once(k, place, token, pairs, tmp_path, monkeypatch):
+    """The last round was compared with nobody's; where a rank alone saw the end, the others waited for 300 s."""
+    monkeypatch.setattr(launch, "PASS_SECONDS", 60.0)
+    options = {"max_tokens": 12, "temperature": 0.0, "k": k, "logit_bias": [[0, -100.0], [EOS, -100.0]]}
+    case = {"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": options}]}
+    began = time.monotonic()
+    with pytest.raises(SpecdecError, match="the 2 machines have different words after"):
+        together(2, [case], tmp_path, fault=f"other_token {place} {token}")
+    assert time.monotonic() - began < 50
+
+
+def test_a_rank_that_misses_the_end_ends_all_at_once(pairs, tmp_path, monkeypatch):
+    """Rank 0 had ended, and the other one went on for 300 s."""
+    monkeypatch.setattr(launch, "PASS_SECONDS", 60.0)
+    said = answers({"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": ENDLESS | {"k": 0}}]})[0]["tokens"]
+    place = next(at for at in range(3, 30) if said[at] not in said[:at])
+    options = {"max_tokens": 60, "temperature": 0.0, "stop_tokens": [said[place]], "ignore_eos": True}
+    for k in (0, 3):
+        case = {"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": options | {"k": k}}]}
+        with pytest.raises(SpecdecError, match="different words"):
+            together(2, [case], tmp_path, fault=f"other_token {place} {OTHER}")
+
+
+def other_weights(folder):
+    """Another training of one matrix: file sizes and headers stay."""
+    path = folder / "model.safetensors"
+    tensors = mx.load(str(path))
+    name = sorted(tensors)[len(tensors) // 2]
+    mx.save_safetensors(str(path), tensors | {name: tensors[name] * 1.5})
+
+
+def write_adapter(folder, scale=1.0):
+    folder.mkdir(exist_ok=True)
+    config = {"fine_tune_type": "lora", "num_layers": 1}
+    config["lora_parameters"] = {"rank": 2, "scale": scale, "dropout": 0.0}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    mx.save_safetensors(str(folder / ADAPTER), {"model.layers.1.self_attn.q_proj.lora_b": mx.zeros((2, 64))})
+
+
+def swap_ids(folder):
+    path = folder / "tokenizer.json"
+    path.write_bytes(swap_two_ids(path.read_bytes()))
+
+
+# What is another one on rank 1: the part that is named, the folder that is changed, and how.
+CHANGES = {
+    "target": ("target", other_weights),
+    "draft": ("draft", other_weights),
+    "adapter": ("draft_adapter", lambda folder: write_adapter(folder, 2.0)),
+    "tokenizer": ("target", swap_ids),
+}
+
+
+@pytest.fixture
+def places(pairs, tmp_path):
+    """What load takes of a pair with an adapter, its folder, and a copy of that."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    shutil.copytree(Path(pairs["qwen3"]["target"]).parent, here)
+    write_adapter(here / "draft_adapter")
+    shutil.copytree(here, there)
+    return {role: str(here / role) for role in ("target", "draft", "draft_adapter")}, here, there
+
+
+@pytest.mark.parametrize("part", CHANGES)
+def test_other_files_elsewhere_are_refused_by_name(part, places, tmp_path):
+    """Another target on rank 1 gave wrong words, with exit code 0."""
+    pair, here, there = places
+    folder, change = CHANGES[part]
+    change(there / folder)
+    with pytest.raises(SpecdecError, match=f"the {part} is sha256 [0-9a-f]+ on rank 1, and sha256 [0-9a-f]+ on rank 0"):
+        together(2, [{"pair": pair, "asks": ASKS[:1]}], tmp_path, fault=f"other_files {here} {there}")
+
+
+def test_the_same_files_in_another_place_elsewhere_say_the_same(places, tmp_path):
+    pair, here, there = places
+    case = {"pair": pair, "asks": ASKS[3:4]}
+    code, found = together(2, [case], tmp_path, fault=f"other_files {here} {there}")
+    assert (code, tokens(found[0]["replies"])) == (0, tokens(answers(case)))
 
 
 @pytest.fixture

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import sys
+from collections import Counter
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 
@@ -13,9 +16,15 @@ from mlx.utils import tree_flatten, tree_map
 from mlx_lm.utils import _get_classes
 
 from fakes.models import byte_tokenizer, write_tokenizer
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Finish, RoundDone
+from specdec_cli.core.request import Constraint, request_of
 from specdec_cli.engine import group as groups
+from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
+from specdec_cli.engine.pipeline import Pipeline
 from specdec_cli.engine.planning.policy import Plan
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session import load as loading
 from specdec_cli.session.load import load
 from specdec_cli.several import launch, rank
 from specdec_cli.several.hosts import read_hosts
@@ -52,10 +61,15 @@ def folders(root, name, gain=0.25, noise=0.03):
 
 def answers(case, group=None):
     """For each request of a conversation: its tokens, the rounds, what was drafted, why it ended; and sums in all."""
-    pair = load(**case["pair"], group=group)
+    pair = load(Pair("named", **{"draft": None} | case["pair"]), group=group)
     session, found, context = pair.session(), [], []
     for ask in case["asks"]:
         context = (context if ask.get("goes_on") else []) + pair.text_tokens(ask["prompt"])
+        if ask.get("plain"):
+            found.append({"tokens": [step.token for step in session.plain(context, request_of(ask["options"]))]})
+            continue
+        if "regex" in ask:
+            ask["options"]["constraint"] = Constraint("regex", ask["regex"])
         tokens, rounds, drafted, reason = [], 0, 0, ""
         stops = ask.get("cancelled_after", -1)
         events = session.reply(context, None, lambda: rounds == stops, raw=True, **ask["options"])  # noqa: B023
@@ -73,19 +87,25 @@ def answers(case, group=None):
     return found
 
 
-def together(ranks, cases, root, host="127.0.0.1", python=()):
-    """(exit code, what rank 0 found); `python` is what further ranks run on, if not their own module."""
+def together(ranks, cases, root, host="127.0.0.1", fault=""):
+    """(exit code, what rank 0 found); further ranks have the `fault`, a name of FAULTS and what it is given.
+
+    Raises: SpecdecError where a rank does.
+    """
     asked, told = Path(root, "asked.json"), Path(root, "told.json")
     asked.write_text(json.dumps(cases))
-    before, launch.PYTHON = launch.PYTHON, [*python] or launch.PYTHON
+    before, launch.PYTHON = launch.PYTHON, [sys.executable, __file__] if fault else launch.PYTHON
     path = os.pathsep.join(str(Path(__file__).parents[n]) for n in (1, 2))
-    os.environ["PYTHONPATH"] = path
+    os.environ |= {"PYTHONPATH": path, "FAULT": fault}
     try:
         code = launch.launch(read_hosts(",".join([host] * ranks), None), [sys.executable, __file__, asked, told])
-        return code, json.loads(told.read_text())
+        found = json.loads(told.read_text())
+        if isinstance(found, dict):
+            raise SpecdecError(**found)
+        return code, found
     finally:
         launch.PYTHON = before
-        del os.environ["PYTHONPATH"]
+        del os.environ["PYTHONPATH"], os.environ["FAULT"]
 
 
 def main(asked, told):
@@ -97,20 +117,78 @@ def main(asked, told):
 
     mx.distributed.all_sum = counted
     found = []
-    for case in json.loads(Path(asked).read_text()):
-        before = next(sums)
-        found.append({"replies": answers(case, group), "sums": next(sums) - before - 1})
+    try:
+        for case in json.loads(Path(asked).read_text()):
+            before = next(sums)
+            found.append({"replies": answers(case, group), "sums": next(sums) - before - 1})
+    except SpecdecError as error:
+        found = {"message": error.message, "hint": error.hint}
     Path(told).write_text(json.dumps(found))
 
 
+def other_version():
+    groups.__version__ = "0.0.1"
+
+
+def own_k():
+    """It listens to no plan, and drafts a token more or less."""
+    groups.SharedDecisions.decide = lambda self, plan, drafters: (
+        self._read(*self._send(plan, drafters), drafters) and Plan(plan.drafter, max(plan.k - 1, 0))
+    )
+
+
+def unlike():
+    """A chip that rounds otherwise: at odds of a half it finds another token the best. Its drafts are others too."""
+    best, coin = mx.argmax, random.Random(1)
+
+    def flipped(found, width):
+        coins = mx.array([coin.random() < 0.5 for _ in range(found.size)], mx.bool_).reshape(found.shape)
+        return mx.where(coins, (found + 1) % width, found).astype(found.dtype)
+
+    def looked_up(propose):
+        def changed(self, context, k):
+            draft = yield from propose(self, context, k)
+            return replace(draft, tokens=flipped(draft.tokens, 259)) if len(draft) else draft
+
+        return changed
+
+    mx.argmax = lambda scores, **how: flipped(best(scores, **how), scores.shape[-1])
+    for drafter in (LookupDrafter, ForcedDrafter):
+        drafter.propose = looked_up(drafter.propose)
+
+
+def other_token(place, token):
+    """The token at that `place` of an answer is another one on its way to the host."""
+    read = Pipeline.read
+    said = Counter()
+
+    def misread(self, *arguments):
+        round, queued = read(self, *arguments)
+        at = int(place) - said[self]
+        said[self] += len(round.emitted)
+        if 0 <= at < len(round.emitted):
+            round = replace(round, emitted=(*round.emitted[:at], int(token), *round.emitted[at + 1 :]))
+        return round, queued
+
+    Pipeline.read = misread
+
+
+def other_files(here, there):
+    """What others find in the folder `here`, it finds in `there`."""
+
+    def moved(spec, **more):
+        parts = {name: value.replace(here, there) for name, value in asdict(spec.pair).items() if here in str(value)}
+        return found(replace(spec, pair=replace(spec.pair, **parts)), **more)
+
+    found, loading.resolve = loading.resolve, moved
+
+
+FAULTS = {fault.__name__: fault for fault in (other_version, own_k, unlike, other_token, other_files)}
+
 if __name__ == "__main__":
-    if os.environ.get("FAULT") == "version":
-        groups.__version__ = "0.0.1"
-        rank.main()
-    elif sys.argv[1] == "specdec_cli.several.rank":  # this one listens to no plan, and drafts a token more or less
-        groups.SharedDecisions.decide = lambda self, plan, drafters: (
-            self._read(*self._send(plan, drafters), drafters) and Plan(plan.drafter, max(plan.k - 1, 0))
-        )
+    if sys.argv[1] == "specdec_cli.several.rank":
+        name, *given = os.environ["FAULT"].split()
+        FAULTS[name](*given)
         rank.main()
     else:
         main(*sys.argv[1:])

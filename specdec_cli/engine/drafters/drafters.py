@@ -47,6 +47,7 @@ class Drafters:
             self._by_name[FORCED.name] = ForcedDrafter(constraint)
         self.plan = Plan()
         self._decisions = decisions or Decisions()
+        self.agreed = self._decisions.agreed
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -96,13 +97,13 @@ class Drafters:
         return plan
 
     def propose(self, context: Sequence[int]) -> Proposal:
-        """The draft that is planned. What was looked up ends at its first illegal token; what was drawn from a law was
-        drawn inside the constraint."""
+        """The draft that is planned. What was looked up ends at its first illegal token, on every rank at the same one;
+        what was drawn from a law was drawn inside the constraint."""
         draft = yield from self._by_name[self.plan.drafter].propose(context, self.plan.k)
         if self._constraint is None or draft.log_q is not None or not len(draft) or draft.drafter == FORCED.name:
             return draft
-        legal = self._constraint.legal(device.to_list(draft.tokens))
-        return Draft(draft.tokens[:legal], None, draft.drafter)
+        tokens = self.agreed(draft.tokens)
+        return Draft(tokens[: self._constraint.legal(device.to_list(tokens))], None, draft.drafter)
 
     def commit(self, context: Sequence[int], hidden: mx.array | None) -> None:
         """The round is over: the verified `context`, and the target's states of its newest positions, if exposed."""

@@ -210,7 +210,8 @@ def agreement(head: HeadNetwork, target: CachedModel, texts: Sequence[Text]) -> 
     for text in texts:
         embedded = output_head.embed(mx.array(list(text.context[1:-1]), dtype=mx.int32))
         scored = head(embedded[None], text.hidden[None, :-1]).scored[0, -len(text.words) :]
-        guesses += device.to_list(mx.argmax(output_head.scored_by(head.output).logits(scored), axis=-1))
+        best = mx.argmax(output_head.scored_by(head.output).logits(scored), axis=-1)
+        guesses += device.to_list(target.network.agreed(best))
     words = [word for text in texts for word in text.words]
     right = sum(guess == word for guess, word in zip(guesses, words, strict=True))
     said, guessed = Counter(words), Counter(guesses)
@@ -241,7 +242,7 @@ def own_texts(target: CachedModel, prompts: Sequence[Sequence[int]], stops: froz
             outputs += cached.prefill(context)
             while len(context) < len(prompt) + WORDS and context[-1] not in stops:
                 outputs.append(cached.outputs(context))
-                context += device.to_list(mx.argmax(outputs[-1].logits, axis=-1))
+                context += device.to_list(target.network.agreed(mx.argmax(outputs[-1].logits, axis=-1)))
         text = Text(context, len(prompt), mx.concatenate([one.hidden for one in outputs if one.hidden is not None]))
         if text.words:
             yield text

@@ -5,6 +5,7 @@ import mlx.nn as nn
 import numpy as np
 import pytest
 
+from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline, plain_steps, target_scores
 from specdec_cli.engine.sampling.noise import Noise
 from specdec_cli.engine.sampling.warps import Sampling
@@ -56,3 +57,17 @@ def test_logits_that_mlx_lm_merges_in_half_precision_are_told_apart():
     (step,) = plain_steps(network, PROMPT, 1, frozenset(), best)
     assert (own.next, step.token) == (0, 1)
     assert step.lead(0) == 0.015625
+
+
+def test_a_step_ahead_that_a_stop_token_leaves_is_waited_for(monkeypatch):
+    """Over several ranks its sums, in a stream of their own, mixed with those of the next job, and garbled it."""
+    chosen, waited = [], []
+    monkeypatch.setattr(device, "wait", waited.append)
+
+    def agreed(token):
+        chosen.append(token)
+        return token
+
+    steps = list(plain_steps(Constant([3.0, 4.0, 0.0]), PROMPT, 9, frozenset({1}), best, agreed))
+    assert (len(steps), len(chosen)) == (1, 2)
+    assert waited[-1] is chosen[-1]

@@ -1,0 +1,84 @@
+"""Fingerprints of a pair's files: another file changes the part that it belongs to, and no other one."""
+
+import mlx.core as mx
+import pytest
+
+from fakes.models import swap_two_ids, tiny_folder
+from specdec_cli.models.checkpoint import ADAPTER
+from specdec_cli.pairs import fingerprint
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.fingerprint import fingerprints
+from specdec_cli.pairs.pair import Pair, PairSpec
+
+
+@pytest.fixture
+def root(tmp_path):
+    tiny_folder(tmp_path / "target", seed=1)
+    tiny_folder(tmp_path / "draft", seed=1, noise=0.05)
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "adapter_config.json").write_text('{"num_layers": 1}')
+    mx.save_safetensors(str(tmp_path / "adapter" / ADAPTER), {"a": mx.zeros((2, 2))})
+    return tmp_path
+
+
+def found(root):
+    pair = Pair("p", *(str(root / name) for name in ("target", "draft")), draft_adapter=str(root / "adapter"))
+    return fingerprints(resolve(PairSpec(pair)))
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def put(name, text):
+    return lambda folder: (folder / name).write_text(text)
+
+
+CHANGES = {
+    "a weight": ("target", lambda folder: flip(folder / "model.safetensors", -20_000)),
+    "the last weight": ("draft", lambda folder: flip(folder / "model.safetensors", -1)),
+    "where answers end": ("target", put("generation_config.json", '{"eos_token_id": 9}')),
+    "a scale": ("adapter", put("adapter_config.json", '{"num_layers": 1, "lora_parameters": {"scale": 2}}')),
+    "its weights": ("adapter", lambda folder: flip(folder / ADAPTER, -1)),
+    "ids": ("target tokenizer", lambda folder: swap(folder / "tokenizer.json")),
+    "ids of the draft": ("draft tokenizer", lambda folder: swap(folder / "tokenizer.json")),
+    "a template": ("target tokenizer", put("chat_template.jinja", "{{ messages }}")),
+}
+
+
+def swap(path):
+    path.write_bytes(swap_two_ids(path.read_bytes()))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_shows_in_its_part_alone(change, root):
+    before, (place, make) = found(root), CHANGES[change]
+    folder, _, part = place.partition(" ")
+    make(root / folder)
+    after = found(root)
+    assert before.keys() == after.keys() == {"the target", "the draft", "the adapter", "the tokenizer"}
+    assert {name for name in before if before[name] != after[name]} == {f"the {part or folder}"}
+
+
+def test_what_says_nothing_about_a_pair_changes_nothing(root):
+    before = found(root)
+    (root / "target" / "README.md").write_text("read me")
+    (root / "adapter" / f"0000100_{ADAPTER}").write_bytes(b"an earlier one")
+    assert found(root) == before
+
+
+def test_of_a_large_file_the_header_and_samples_of_every_matrix_are_read(tmp_path, monkeypatch):
+    """Each training of any matrix shows, and little of the file is read."""
+    path = tmp_path / "large.safetensors"
+    tensors = {str(i): mx.full((64, 64), i + 0.5) for i in range(20)}
+    mx.save_safetensors(str(path), tensors)
+    for name, value in {"WHOLE_BYTES": 1000, "BEGINNING_BYTES": 3000, "SAMPLES": 40, "SAMPLE_BYTES": 256}.items():
+        monkeypatch.setattr(fingerprint, name, value)
+    before = fingerprint._sha256([path])
+    for name, value in tensors.items():
+        mx.save_safetensors(str(path), tensors | {name: value * 1.5})
+        assert fingerprint._sha256([path]) != before
+    mx.save_safetensors(str(path), tensors, {"format": "another"})
+    assert fingerprint._sha256([path]) != before
