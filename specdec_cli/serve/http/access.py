@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from specdec_cli.core.jsonfile import shown
-from specdec_cli.serve.http.errors import HttpError
+from specdec_cli.serve.http.errors import HttpError, dialect_path
 from specdec_cli.serve.http.reply import Record, Told, error_response
 
 # What programs say that do not declare their JSON: nothing, or what curl and HTTP libraries add. A page's form
@@ -111,13 +111,13 @@ class Guard:
         self._app, self._require, self._tell = app, require, tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
+        app, headers = self._app, Headers(scope=scope)
         try:
-            self._require(scope, Headers(scope=scope))
+            self._require(scope, headers)
         except HttpError as error:
             self._tell(Record.of_refusal(scope["path"], error))
             await drain(receive)
-            app = error_response(scope["path"], error, closing=True)
+            app = error_response(dialect_path(scope["path"], headers), error, closing=True)
         await app(scope, receive, send)
 
 

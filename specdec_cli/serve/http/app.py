@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 from specdec_cli.core.errors import reason
 from specdec_cli.serve.http import anthropic, completions, llama, ollama, responses
 from specdec_cli.serve.http.access import Guard
-from specdec_cli.serve.http.errors import FAILED, OLLAMA, HttpError
+from specdec_cli.serve.http.errors import ANTHROPIC, FAILED, OLLAMA, HttpError, dialect_path
 from specdec_cli.serve.http.reply import Record, error_response, json_response
 from specdec_cli.serve.http.schema import ModelBody, parse
 from specdec_cli.serve.http.service import Body, Read, Service, Write
@@ -43,7 +43,6 @@ SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
 }
 # What is known without a question; a reader's thread looks it up.
 FACTS: dict[str, Callable[[Service], dict[str, Any]]] = {
-    **dict.fromkeys(("/v1/models", "/models"), lambda service: llama.models(service.model, service.switch)),
     "/props": lambda service: llama.props(service.model, service.scheduler.status()),
     "/api/tags": lambda service: ollama.tags(service.model, service.switch),
     "/api/ps": lambda service: ollama.loaded(service.find(service.scheduler.status().pair), service.scheduler.status()),
@@ -72,6 +71,7 @@ def make_app(service: Service) -> ASGIApp:
     posts |= {path: partial(_small, service, work) for path, work in SMALL.items()}
     posts["/v1/messages/count_tokens"] = partial(_count, service)
     gets = dict.fromkeys(("/health", "/v1/health"), partial(_health, service))
+    gets |= dict.fromkeys(("/v1/models", "/models"), partial(_models, service))
     gets |= {"/v1/models/{name:path}": partial(_model, service), "/metrics": partial(_metrics, service)}
     gets |= {path: partial(_facts, service, look) for path, look in FACTS.items()}
     gets |= {path: partial(_file, content) for path, content in service.page.items()}
@@ -122,7 +122,19 @@ async def _facts(service: Service, look: Callable[[Service], dict[str, Any]], re
 
 async def _model(service: Service, request: Request) -> Response:
     name = request.path_params["name"]
-    return json_response(await service.aside(lambda: llama.one_model(service.find(name))))
+    if not name.strip("/"):
+        raise HTTPException(404)
+    found = await service.aside(lambda: llama.one_model(service.find(name)))
+    return json_response(anthropic.model_info(found) if _speaks_anthropic(request) else found)
+
+
+async def _models(service: Service, request: Request) -> Response:
+    found = await service.aside(lambda: llama.models(service.model, service.switch))
+    return json_response(anthropic.models(found["data"]) if _speaks_anthropic(request) else found)
+
+
+def _speaks_anthropic(request: Request) -> bool:
+    return dialect_path(request.url.path, request.headers) == ANTHROPIC
 
 
 async def _health(service: Service, request: Request) -> Response:
@@ -140,7 +152,7 @@ async def _file(content: bytes, request: Request) -> Response:
 
 async def _refused(service: Service, request: Request, error: HttpError) -> Response:
     service.tell(Record.of_refusal(request.url.path, error))
-    return error_response(request.url.path, error)
+    return error_response(dialect_path(request.url.path, request.headers), error)
 
 
 async def _unknown(service: Service, request: Request, error: HTTPException) -> Response:

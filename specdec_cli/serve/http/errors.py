@@ -71,6 +71,12 @@ def error_body(path: str, error: HttpError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}
 
 
+def dialect_path(path: str, headers: Mapping[str, str]) -> str:
+    """`path`, or one of Anthropic's where its clients ask for models: these addresses are OpenAI's too."""
+    asks = path.removeprefix("/v1").startswith("/models") and "anthropic-version" in headers
+    return ANTHROPIC if asks else path
+
+
 def to_json(values: Any) -> bytes:
     """JSON in UTF-8; half a character, which no UTF-8 can hold, becomes `?`."""
     return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
