@@ -37,6 +37,8 @@ RESERVE_TOKENS = 4096
 EXAMPLES = """specdec serve
 specdec serve -p qwen3-8b --detach
 SPECDEC_API_KEY=… specdec serve --host 0.0.0.0"""
+# A star stands for every page of an application; of the web's schemes, whose pages anybody makes, it would let all in.
+ORIGIN = re.compile(r"(?!https?:|null:)[a-z][a-z0-9+.-]*://\*|[a-z][a-z0-9+.-]*://[^/*\s]*", re.ASCII)
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
 CONFIG = "--print-config"
@@ -71,10 +73,10 @@ class AccessOptions:
         return key
 
     def origins(self) -> tuple[str, ...]:
-        """Raises: UsageError for what is not the origin of a web page."""
+        """Raises: UsageError for what is not the origin of a web page, or all origins of an application's scheme."""
         for origin in self.allow_origin or ():
-            if "://" not in origin or origin.count("/") != 2:
-                hint = "for example: --allow-origin http://localhost:3000"
+            if not ORIGIN.fullmatch(origin):
+                hint = "for example: --allow-origin http://localhost:3000, or vscode-webview://* for an application's"
                 raise UsageError(f"--allow-origin {origin} is not the origin of a web page", hint)
         return tuple(self.allow_origin or ())
 

@@ -34,7 +34,7 @@ PAGE_PREFIX = "/page/"
 class AccessPolicy:
     """By which names of this server, from which pages and with which key one comes in.
 
-    `hosts` are further names, each at one port or, without one, at any.
+    `hosts` are further names, each at one port or, without one, at any. `SCHEME://*` among `origins` is any of it.
     """
 
     port: int
@@ -60,7 +60,8 @@ class AccessPolicy:
         if not ours and host not in self.hosts and name not in self.hosts:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
-        if origin is not None and origin not in (*self.origins, f"http://{host}", f"https://{host}"):
+        ours = (*self.origins, f"http://{host}", f"https://{host}")
+        if origin is not None and origin not in ours and any_of(origin) not in self.origins:
             message = f"pages from {shown(origin)} may not use this server; --allow-origin permits them"
             raise HttpError(403, message, code="origin")
 
@@ -74,6 +75,11 @@ class AccessPolicy:
             given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
             if not hmac.compare_digest(given.encode(), self.key.encode()):
                 raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
+
+
+def any_of(origin: str) -> str:
+    """Every origin of the scheme of this one."""
+    return f"{origin.partition('://')[0]}://*"
 
 
 def is_page(headers: Headers) -> bool:

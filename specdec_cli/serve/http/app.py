@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -79,7 +80,8 @@ def make_app(service: Service) -> ASGIApp:
         Route(path, do, methods=[how]) for how, do_at in (("POST", posts), ("GET", gets)) for path, do in do_at.items()
     ]
     policy, tell = service.policy, service.tell
-    cors: Mapping[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",), "allow_private_network": True}
+    cors: dict[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",), "allow_private_network": True}
+    cors["allow_origin_regex"] = "|".join(re.escape(one).replace(r"\*", ".*") for one in policy.origins)
     stack = [
         Middleware(Guard, policy.require_place, tell),
         *([Middleware(CORSMiddleware, policy.origins, **cors)] if policy.origins else []),
