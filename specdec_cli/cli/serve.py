@@ -196,6 +196,7 @@ def serve(
         model = Model.of_files(resolve(spec), base(spec), int(time.time()))
         holds = stack.enter_context(announced(name, policy.url))
         scheduler = Scheduler(partial(load, spec), options, switch=load_other, holds=holds)
+        stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
         introduce_demo(name, shown=not display.quiet, plain=display.plain)
         if display.draws:
             stack.enter_context(no_echo(sys.stdin))

@@ -90,9 +90,13 @@ class Scheduler:
         self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
-        self._loaded.wait()
-        if self._failure is not None:
-            raise self._failure
+        try:
+            self._loaded.wait()
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:  # a refusal, or Ctrl-C: the process must not exit while the thread computes
+            self.close()
+            raise
 
     # From any thread, without waiting.
 

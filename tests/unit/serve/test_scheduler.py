@@ -1,6 +1,7 @@
 """Jobs from many threads, one thread that runs them: turns, cancelling, failures, memory of what was read."""
 
 import random
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -304,6 +305,26 @@ def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_j
     assert answer(desk, job(ids(9))).end == Failure("gone", "pull it", 3)
     assert answer(desk, job(ids(9))).end.reason == "length"
     desk.close()
+
+
+def test_a_server_that_does_not_start_leaves_no_thread(pair):
+    """`serve` that refused its pair was aborted in five of five: the process exited while mlx's thread still ran. So
+    with Ctrl-C while models are loaded."""
+
+    def refuses():
+        raise NotAvailable("gone", "pull it")
+
+    def interrupted():
+        time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.05)
+        return pair
+
+    before = {*threading.enumerate()}
+    for load, error in ((refuses, NotAvailable), (interrupted, KeyboardInterrupt)):
+        with pytest.raises(error):
+            Scheduler(load)
+        assert {*threading.enumerate()} <= before
 
 
 def test_closing_ends_every_job_and_the_thread(pair):
