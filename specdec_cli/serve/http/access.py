@@ -60,8 +60,8 @@ class AccessPolicy:
         if not ours and host not in self.hosts and name not in self.hosts:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
-        ours = (*self.origins, f"http://{host}", f"https://{host}")
-        if origin is not None and origin not in ours and any_of(origin) not in self.origins:
+        pages = (*self.origins, f"http://{host}", f"https://{host}")
+        if origin is not None and origin not in pages and any_of(origin) not in self.origins:
             message = f"pages from {shown(origin)} may not use this server; --allow-origin permits them"
             raise HttpError(403, message, code="origin")
 
