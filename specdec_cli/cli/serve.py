@@ -183,9 +183,14 @@ def serve(
         name, drafter = spec.pair.name, drafter_at(models.drafter, ks)
 
         def load(spec: PairSpec) -> LoadedPair:
-            return load_session(
-                spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
-            ).pair
+            holds(0, 0, loading=True)
+            try:
+                return load_session(
+                    spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
+                ).pair
+            except BaseException:
+                holds(0, 0)
+                raise
 
         def load_other(name: str) -> LoadedPair:
             return load(spec_here(name, drafter))

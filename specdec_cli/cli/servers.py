@@ -34,7 +34,9 @@ def ps(*, json: bool = False) -> None:
     elif not found:
         notify(f"{NOBODY}: {START}", plain=False)
     else:
-        told = [f"pid {one.pid}, {duration(max(0, round(now - one.since)))}, {size(one.weight_bytes)}" for one in found]
+        held = ["loading" if one.loading else size(one.weight_bytes) for one in found]
+        ages = [duration(max(0, round(now - one.since))) for one in found]
+        told = [f"pid {one.pid}, {age}, {words}" for one, age, words in zip(found, ages, held, strict=True)]
         print_columns(sys.stdout, [(one.pair, one.url, words) for one, words in zip(found, told, strict=True)])
 
 

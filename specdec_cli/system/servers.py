@@ -11,10 +11,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 import platformdirs
 
@@ -23,11 +24,17 @@ from specdec_cli.core.jsonfile import NotJson, read_object
 FILE_BYTES = 1024
 
 
+class Holds(Protocol):
+    """Tells other processes what a server holds."""
+
+    def __call__(self, weight_bytes: int, cache_bytes: int, loading: bool = False) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class RunningServer:
     """`since`: seconds of the epoch; `weight_bytes` of its models are in memory, none while these are unloaded.
 
-    The caches of its conversations may take `cache_bytes` more.
+    The caches of its conversations may take `cache_bytes` more. `loading`: its models are on their way into memory.
     """
 
     pid: int
@@ -36,6 +43,7 @@ class RunningServer:
     since: float
     weight_bytes: int = 0
     cache_bytes: int = 0
+    loading: bool = False
 
     @property
     def held_bytes(self) -> int:
@@ -54,17 +62,18 @@ def servers_folder() -> Path:
 
 
 @contextmanager
-def announced(pair: str, url: str) -> Iterator[Callable[[int, int], None]]:
+def announced(pair: str, url: str) -> Iterator[Holds]:
     """While open, other processes see this one as a server.
 
-    Yields what tells them how many bytes its weights take, and how many its caches may.
+    Yields what tells them how many bytes its weights take, how many its caches may, and whether it loads.
 
     Where no file or lock can be had, nobody sees it.
     """
     server, descriptor = RunningServer(os.getpid(), pair, url, time.time()), -1
 
-    def tell(weight_bytes: int, cache_bytes: int) -> None:
-        text = json.dumps(asdict(replace(server, weight_bytes=weight_bytes, cache_bytes=cache_bytes))).encode()
+    def tell(weight_bytes: int, cache_bytes: int, loading: bool = False) -> None:
+        said = replace(server, weight_bytes=weight_bytes, cache_bytes=cache_bytes, loading=loading)
+        text = json.dumps(asdict(said)).encode()
         with suppress(OSError):
             os.pwrite(descriptor, text.ljust(FILE_BYTES), 0)  # of one length: nothing older stays behind it
 
