@@ -9,19 +9,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TextIO
 
 import platformdirs
 
 from specdec_cli.core.jsonfile import NotJson, read_object
 
 FILE_BYTES = 1024
+# A log that is longer begins anew, and the one before it stays as OLDER; of so many servers they are kept.
+LOG_BYTES, MOST_LOGS, OLDER = 1_000_000, 16, ".log.old"
 
 
 class Holds(Protocol):
@@ -59,6 +62,30 @@ class RunningServer:
 def servers_folder() -> Path:
     """Where each has its file, and its log where it runs in the background."""
     return platformdirs.user_state_path("specdec") / "servers"
+
+
+def new_log(port: int) -> Path:
+    """Where the log of a server begins that runs in the background; of the oldest ones some give way."""
+    folder = servers_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [path for path in folder.glob("*.log") if path.is_file()]
+    for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True)[MOST_LOGS - 1 :]:
+        for old in (path, path.with_suffix(OLDER)):
+            old.unlink(missing_ok=True)
+    return folder / f"{port or os.getpid()}.log"
+
+
+def bound_log(file: TextIO) -> None:
+    """Begin the log `file` anew once it is long; any other file, such as one of the user's own, stays as it is."""
+    with suppress(OSError):
+        about = os.fstat(file.fileno())
+        if about.st_size <= LOG_BYTES:
+            return
+        for path in servers_folder().glob("*.log"):
+            if os.path.samestat(about, path.stat()):
+                shutil.copy(path, path.with_suffix(OLDER))
+                file.flush()
+                os.ftruncate(file.fileno(), 0)
 
 
 @contextmanager
