@@ -38,6 +38,8 @@ RESERVE_TOKENS = 4096
 EXAMPLES = """specdec serve
 specdec serve -p qwen3-8b --detach
 SPECDEC_API_KEY=… specdec serve --host 0.0.0.0"""
+# A star stands for every page of an application; of the web's schemes, whose pages anybody makes, it would let all in.
+ORIGIN = re.compile(r"(?!https?:|null:)[a-z][a-z0-9+.-]*://\*|[a-z][a-z0-9+.-]*://[^/*\s]*", re.ASCII)
 NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
 NEVER = ("0", "never")
 CONFIG = "--print-config"
@@ -72,10 +74,10 @@ class AccessOptions:
         return key
 
     def origins(self) -> tuple[str, ...]:
-        """Raises: UsageError for what is not the origin of a web page."""
+        """Raises: UsageError for what is not the origin of a web page, or all origins of an application's scheme."""
         for origin in self.allow_origin or ():
-            if "://" not in origin or origin.count("/") != 2:
-                hint = "for example: --allow-origin http://localhost:3000"
+            if not ORIGIN.fullmatch(origin):
+                hint = "for example: --allow-origin http://localhost:3000, or vscode-webview://* for an application's"
                 raise UsageError(f"--allow-origin {origin} is not the origin of a web page", hint)
         return tuple(self.allow_origin or ())
 
@@ -182,9 +184,14 @@ def serve(
         name, drafter = spec.pair.name, drafter_at(models.drafter, ks)
 
         def load(spec: PairSpec) -> LoadedPair:
-            return load_session(
-                spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
-            ).pair
+            holds(0, 0, loading=True)
+            try:
+                return load_session(
+                    spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
+                ).pair
+            except BaseException:
+                holds(0, 0)
+                raise
 
         def load_other(name: str) -> LoadedPair:
             return load(spec_here(name, drafter))
@@ -195,6 +202,7 @@ def serve(
         model = Model.of_files(resolve(spec), base(spec), int(time.time()))
         holds = stack.enter_context(announced(name, policy.url))
         scheduler = Scheduler(partial(load, spec), options, switch=load_other, holds=holds)
+        stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
         introduce_demo(name, shown=not display.quiet, plain=display.plain)
         if display.draws:
             stack.enter_context(no_echo(sys.stdin))

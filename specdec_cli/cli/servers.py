@@ -35,7 +35,9 @@ def ps(*, json: bool = False) -> None:
     elif not found:
         notify(f"{NOBODY}: {START}", plain=False)
     else:
-        told = [f"pid {one.pid}, {duration(max(0, round(now - one.since)))}, {size(one.weight_bytes)}" for one in found]
+        held = ["loading" if one.loading else size(one.weight_bytes) for one in found]
+        ages = [duration(max(0, round(now - one.since))) for one in found]
+        told = [f"pid {one.pid}, {age}, {words}" for one, age, words in zip(found, ages, held, strict=True)]
         print_columns(sys.stdout, [(one.pair, one.url, words) for one, words in zip(found, told, strict=True)])
 
 
@@ -62,10 +64,10 @@ def start_in_background(port: int, *, shown: bool, plain: bool) -> None:
 
     Raises: SpecdecError, or typer.Exit once the error of a server that ended instead was repeated.
     """
-    log = servers.servers_folder() / f"{port or os.getpid()}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
+    log = servers.new_log(port)
     command = [sys.executable, "-P", "-m", "specdec_cli", *(word for word in sys.argv[1:] if word != "--detach")]
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
+        servers.bound_log(file)
         before = log.stat().st_size  # what another server wrote there
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)
     try:

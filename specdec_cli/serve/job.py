@@ -30,7 +30,7 @@ class Job:
     turn), in ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `conversation_id` names
     the conversation where the client does. `endpoint` says who asks, for the operator, such as `chat/completions`. With
     `raw` the answer continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the
-    scheduler's first.
+    scheduler's first. With `unloads` the models go as soon as no job is left, unless one came later that keeps them.
     """
 
     prompt: tuple[int, ...]
@@ -40,6 +40,12 @@ class Job:
     endpoint: str = ""
     raw: bool = False
     pair: str = ""
+    unloads: bool = False
+
+    @property
+    def only_unloads(self) -> bool:
+        """Whether nothing is to be read or said: a model is not loaded to be unloaded."""
+        return self.unloads and self.request.max_tokens == 0
 
 
 class Busy(SpecdecError):

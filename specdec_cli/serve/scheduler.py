@@ -80,6 +80,7 @@ class Scheduler:
         self._jobs: tuple[RunningJob, ...] = ()
         self._fair = FairClock()
         self._sharing: Sharing | None = None
+        self._unloads = False
         self._beginning: JobHandle | None = None
         self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
@@ -90,9 +91,13 @@ class Scheduler:
         self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
-        self._loaded.wait()
-        if self._failure is not None:
-            raise self._failure
+        try:
+            self._loaded.wait()
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:  # a refusal, or Ctrl-C: the process must not exit while the thread computes
+            self.close()
+            raise
 
     # From any thread, without waiting.
 
@@ -233,6 +238,11 @@ class Scheduler:
             handle = self._beginning = self._queue.take(self._may_begin)
             if handle is None:
                 return
+            if handle.job.only_unloads:
+                self._unloads |= handle.job.pair == self._pair_name
+                self._beginning = None
+                self._end(handle, Finish("stop", "", (), "", Stats().to_dict()))
+                continue
             try:
                 with untrusted(unforeseen):
                     self._jobs = self._with(handle)
@@ -244,6 +254,7 @@ class Scheduler:
     def _with(self, handle: JobHandle) -> tuple[RunningJob, ...]:
         """The jobs that run and the one of `handle`, in a conversation of its own."""
         self._use(handle.job.pair)
+        self._unloads = handle.job.unloads
         assert self._conversations is not None and self._capacity is not None and self._sharing is not None
         require_room(handle.job, self._capacity)
         kept = self._conversations.take(handle.job)
@@ -389,8 +400,9 @@ class Scheduler:
         acts: list[tuple[float, Callable[[], object]]] = []
         if self._pair is not None:
             acts = [(IDLE_SECONDS, clear_cache)]
-            if self.options.idle_seconds is not None:
-                acts.append((self.options.idle_seconds, self._unload))
+            idle_seconds = 0.0 if self._unloads else self.options.idle_seconds
+            if idle_seconds is not None:
+                acts.append((idle_seconds, self._unload))
         waited = 0.0
         for seconds, act in sorted(acts, key=lambda one: one[0]):
             if self._queue.wait(seconds - waited):

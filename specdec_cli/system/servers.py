@@ -9,12 +9,14 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Protocol, TextIO
 
 import platformdirs
 
@@ -24,13 +26,21 @@ from specdec_cli.core.readfile import open_file
 FILE_BYTES = 1024
 # No process id is larger, and no size or time.
 MOST_PID, MOST = 1 << 22, 1 << 62
+# A log that is longer begins anew, and the one before it stays as OLDER; of so many servers they are kept.
+LOG_BYTES, MOST_LOGS, OLDER = 1_000_000, 16, ".log.old"
+
+
+class Holds(Protocol):
+    """Tells other processes what a server holds."""
+
+    def __call__(self, weight_bytes: int, cache_bytes: int, loading: bool = False) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
     """`since`: seconds of the epoch; `weight_bytes` of its models are in memory, none while these are unloaded.
 
-    The caches of its conversations may take `cache_bytes` more.
+    The caches of its conversations may take `cache_bytes` more. `loading`: its models are on their way into memory.
     """
 
     pid: int
@@ -39,6 +49,7 @@ class RunningServer:
     since: float
     weight_bytes: int = 0
     cache_bytes: int = 0
+    loading: bool = False
 
     @property
     def held_bytes(self) -> int:
@@ -64,18 +75,43 @@ def servers_folder() -> Path:
     return platformdirs.user_state_path("specdec") / "servers"
 
 
+def new_log(port: int) -> Path:
+    """Where the log of a server begins that runs in the background; of the oldest ones some give way."""
+    folder = servers_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    logs = [path for path in folder.glob("*.log") if path.is_file()]
+    for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True)[MOST_LOGS - 1 :]:
+        for old in (path, path.with_suffix(OLDER)):
+            old.unlink(missing_ok=True)
+    return folder / f"{port or os.getpid()}.log"
+
+
+def bound_log(file: TextIO) -> None:
+    """Begin the log `file` anew once it is long; any other file, such as one of the user's own, stays as it is."""
+    with suppress(OSError):
+        about = os.fstat(file.fileno())
+        if about.st_size <= LOG_BYTES:
+            return
+        for path in servers_folder().glob("*.log"):
+            if os.path.samestat(about, path.stat()):
+                shutil.copy(path, path.with_suffix(OLDER))
+                file.flush()
+                os.ftruncate(file.fileno(), 0)
+
+
 @contextmanager
-def announced(pair: str, url: str) -> Iterator[Callable[[int, int], None]]:
+def announced(pair: str, url: str) -> Iterator[Holds]:
     """While open, other processes see this one as a server.
 
-    Yields what tells them how many bytes its weights take, and how many its caches may.
+    Yields what tells them how many bytes its weights take, how many its caches may, and whether it loads.
 
     Where no file or lock can be had, nobody sees it.
     """
     server, descriptor = RunningServer(os.getpid(), pair, url, time.time()), -1
 
-    def tell(weight_bytes: int, cache_bytes: int) -> None:
-        text = json.dumps(asdict(replace(server, weight_bytes=weight_bytes, cache_bytes=cache_bytes))).encode()
+    def tell(weight_bytes: int, cache_bytes: int, loading: bool = False) -> None:
+        said = replace(server, weight_bytes=weight_bytes, cache_bytes=cache_bytes, loading=loading)
+        text = json.dumps(asdict(said)).encode()
         with suppress(OSError):
             os.pwrite(descriptor, text.ljust(FILE_BYTES), 0)  # of one length: nothing older stays behind it
 

@@ -26,12 +26,15 @@ TURNS = {
     "longcat_flash_ngram": "no row among those",
 }
 FAST = ("afm7", "minimax_m3_vl", "longcat_flash_ngram")
+# One in eight of those that share is slow, and the others are full: seconds each.
+ONE_IN = 8
 SHARING = [name for name, found in architectures().items() if name not in TURNS and not found.metal_only]
 SHORT, MOST, TOKENS = (1, 2, 3, 40), 200, 6
 
 
 def named(names):
-    return [name if name in FAST else pytest.param(name, marks=pytest.mark.slow) for name in names]
+    marks = {name: pytest.mark.full if at % ONE_IN else pytest.mark.slow for at, name in enumerate(names)}
+    return [name if name in FAST else pytest.param(name, marks=marks[name]) for name in names]
 
 
 class Prompts:

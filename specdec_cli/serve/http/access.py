@@ -17,7 +17,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from specdec_cli.core.jsonfile import shown
-from specdec_cli.serve.http.errors import HttpError
+from specdec_cli.serve.http.errors import HttpError, dialect_path
 from specdec_cli.serve.http.reply import Record, Told, error_response
 
 # What programs say that do not declare their JSON: nothing, or what curl and HTTP libraries add. A page's form
@@ -34,7 +34,7 @@ PAGE_PREFIX = "/page/"
 class AccessPolicy:
     """By which names of this server, from which pages and with which key one comes in.
 
-    `hosts` are further names, each at one port or, without one, at any.
+    `hosts` are further names, each at one port or, without one, at any. `SCHEME://*` among `origins` is any of it.
     """
 
     port: int
@@ -60,7 +60,8 @@ class AccessPolicy:
         if not ours and host not in self.hosts and name not in self.hosts:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
-        if origin is not None and origin not in (*self.origins, f"http://{host}", f"https://{host}"):
+        pages = (*self.origins, f"http://{host}", f"https://{host}")
+        if origin is not None and origin not in pages and any_of(origin) not in self.origins:
             message = f"pages from {shown(origin)} may not use this server; --allow-origin permits them"
             raise HttpError(403, message, code="origin")
 
@@ -74,6 +75,11 @@ class AccessPolicy:
             given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
             if not hmac.compare_digest(given.encode(), self.key.encode()):
                 raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
+
+
+def any_of(origin: str) -> str:
+    """Every origin of the scheme of this one."""
+    return f"{origin.partition('://')[0]}://*"
 
 
 def is_page(headers: Headers) -> bool:
@@ -111,13 +117,13 @@ class Guard:
         self._app, self._require, self._tell = app, require, tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
+        app, headers = self._app, Headers(scope=scope)
         try:
-            self._require(scope, Headers(scope=scope))
+            self._require(scope, headers)
         except HttpError as error:
             self._tell(Record.of_refusal(scope["path"], error))
             await drain(receive)
-            app = error_response(scope["path"], error, closing=True)
+            app = error_response(dialect_path(scope["path"], headers), error, closing=True)
         await app(scope, receive, send)
 
 

@@ -219,7 +219,8 @@ class ChatRequest:
     `tools` are the functions that may be called, in OpenAI's shape; of `must_call` one has to be. `one_call`: at most
     one call an answer. `template` is what the template is asked beside them. `rounds`: the client wants to see every
     round. `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream`
-    asks for them as they come. Of the prompt only the last `truncated` tokens are read; -1: what fits.
+    asks for them as they come. Of the prompt only the last `truncated` tokens are read; -1: what fits. `unloads`: as
+    a job's.
     """
 
     request: Request
@@ -241,6 +242,7 @@ class ChatRequest:
     truncated: int | None = None
     endpoint: str = ""
     model: str = ""
+    unloads: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, FailFast, Tag
@@ -114,6 +115,19 @@ class MessageBody(Asked):
     thinking: ThinkingOptions = ThinkingOptions()
     output_format: Format | None = None
     output_config: OutputConfig = OutputConfig()
+
+
+def models(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """OpenAI's entries as Anthropic's list, which is one page."""
+    found = [*map(model_info, listed)]
+    return {"data": found, "has_more": False, "first_id": found[0]["id"], "last_id": found[-1]["id"]}
+
+
+def model_info(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """OpenAI's entry of a model as Anthropic's; the time in RFC 3339."""
+    created = datetime.fromtimestamp(entry["created"], UTC).isoformat().replace("+00:00", "Z")
+    names = {"type": "model", "id": entry["id"], "display_name": entry["id"], "created_at": created}
+    return {**names, "lifecycle": "active", "max_input_tokens": entry.get("meta", {}).get("n_ctx_train")}
 
 
 def read(values: Mapping[str, Any], model: Model, count_only: bool = False) -> ChatRequest:

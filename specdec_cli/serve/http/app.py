@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,7 +20,7 @@ from starlette.types import ASGIApp
 from specdec_cli.core.errors import reason
 from specdec_cli.serve.http import anthropic, completions, llama, ollama, responses
 from specdec_cli.serve.http.access import Guard
-from specdec_cli.serve.http.errors import FAILED, OLLAMA, HttpError
+from specdec_cli.serve.http.errors import ANTHROPIC, FAILED, OLLAMA, HttpError, dialect_path
 from specdec_cli.serve.http.reply import Record, error_response, json_response
 from specdec_cli.serve.http.schema import ModelBody, parse
 from specdec_cli.serve.http.service import Body, Read, Service, Write
@@ -43,7 +44,6 @@ SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
 }
 # What is known without a question; a reader's thread looks it up.
 FACTS: dict[str, Callable[[Service], dict[str, Any]]] = {
-    **dict.fromkeys(("/v1/models", "/models"), lambda service: llama.models(service.model, service.switch)),
     "/props": lambda service: llama.props(service.model, service.scheduler.status()),
     "/api/tags": lambda service: ollama.tags(service.model, service.switch),
     "/api/ps": lambda service: ollama.loaded(service.find(service.scheduler.status().pair), service.scheduler.status()),
@@ -72,6 +72,7 @@ def make_app(service: Service) -> ASGIApp:
     posts |= {path: partial(_small, service, work) for path, work in SMALL.items()}
     posts["/v1/messages/count_tokens"] = partial(_count, service)
     gets = dict.fromkeys(("/health", "/v1/health"), partial(_health, service))
+    gets |= dict.fromkeys(("/v1/models", "/models"), partial(_models, service))
     gets |= {"/v1/models/{name:path}": partial(_model, service), "/metrics": partial(_metrics, service)}
     gets |= {path: partial(_facts, service, look) for path, look in FACTS.items()}
     gets |= {path: partial(_file, content) for path, content in service.page.items()}
@@ -79,7 +80,8 @@ def make_app(service: Service) -> ASGIApp:
         Route(path, do, methods=[how]) for how, do_at in (("POST", posts), ("GET", gets)) for path, do in do_at.items()
     ]
     policy, tell = service.policy, service.tell
-    cors: Mapping[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",), "allow_private_network": True}
+    cors: dict[str, Any] = {"allow_methods": ("GET", "POST"), "allow_headers": ("*",), "allow_private_network": True}
+    cors["allow_origin_regex"] = "|".join(re.escape(one).replace(r"\*", ".*") for one in policy.origins)
     stack = [
         Middleware(Guard, policy.require_place, tell),
         *([Middleware(CORSMiddleware, policy.origins, **cors)] if policy.origins else []),
@@ -122,7 +124,19 @@ async def _facts(service: Service, look: Callable[[Service], dict[str, Any]], re
 
 async def _model(service: Service, request: Request) -> Response:
     name = request.path_params["name"]
-    return json_response(await service.aside(lambda: llama.one_model(service.find(name))))
+    if not name.strip("/"):
+        raise HTTPException(404)
+    found = await service.aside(lambda: llama.one_model(service.find(name)))
+    return json_response(anthropic.model_info(found) if _speaks_anthropic(request) else found)
+
+
+async def _models(service: Service, request: Request) -> Response:
+    found = await service.aside(lambda: llama.models(service.model, service.switch))
+    return json_response(anthropic.models(found["data"]) if _speaks_anthropic(request) else found)
+
+
+def _speaks_anthropic(request: Request) -> bool:
+    return dialect_path(request.url.path, request.headers) == ANTHROPIC
 
 
 async def _health(service: Service, request: Request) -> Response:
@@ -140,7 +154,7 @@ async def _file(content: bytes, request: Request) -> Response:
 
 async def _refused(service: Service, request: Request, error: HttpError) -> Response:
     service.tell(Record.of_refusal(request.url.path, error))
-    return error_response(request.url.path, error)
+    return error_response(dialect_path(request.url.path, request.headers), error)
 
 
 async def _unknown(service: Service, request: Request, error: HTTPException) -> Response:

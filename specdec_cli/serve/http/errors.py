@@ -27,6 +27,8 @@ KINDS = {
 FAILED = "the answer failed on the server; its log says why"
 NOT_LOADED = "the model cannot be loaded; the server's log says why"
 NO_MEMORY = "the model does not fit in memory; the server's log has both figures"
+# What JSON lets through as it is and `str.splitlines`, with which clients read streams, takes for the end of a line.
+LINE_ENDS = {end: f"\\u{end:04x}" for end in (0x85, 0x2028, 0x2029)}
 ANTHROPIC, OLLAMA = "/messages", "/api"
 LLAMA = ("/props", "/tokenize", "/detokenize", "/apply-template", "/health", "/metrics", "/slots", "/infill")
 
@@ -71,9 +73,16 @@ def error_body(path: str, error: HttpError) -> dict[str, Any]:
     return {"error": {"message": error.message, "type": openai, "param": error.param, "code": error.code}}
 
 
+def dialect_path(path: str, headers: Mapping[str, str]) -> str:
+    """`path`, or one of Anthropic's where its clients ask for models: these addresses are OpenAI's too."""
+    asks = path.removeprefix("/v1").startswith("/models") and "anthropic-version" in headers
+    return ANTHROPIC if asks else path
+
+
 def to_json(values: Any) -> bytes:
-    """JSON in UTF-8; half a character, which no UTF-8 can hold, becomes `?`."""
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+    """JSON in one line of UTF-8; half a character, which no UTF-8 can hold, becomes `?`."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(LINE_ENDS).encode("utf-8", "replace")
 
 
 def as_http_error(error: SpecdecError, param: str | None = None) -> HttpError:

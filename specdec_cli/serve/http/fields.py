@@ -28,6 +28,7 @@ REFUSALS = (
     Refusal(("mcp_servers",), "no other server is called from here"),
     Refusal(("container",), "nothing is run here"),
     Refusal(("compaction",), "conversations are not summarized here; send a message that asks for a summary"),
+    Refusal(("modalities", "output_modalities"), "the model writes text only", (None, [], ["text"])),
     Refusal(("stop_regex",), "an answer ends at texts; use stop"),
     Refusal(("allowed_token_ids",), "tokens are not chosen from a list; use a constraint, or logit_bias"),
     Refusal(("use_beam_search",), "one answer is followed at a time; n gives several"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,7 +38,8 @@ ELSEWHERE = {
     **dict.fromkeys(("create", "copy", "push", "blobs"), "models are neither made nor sent here"),
     **dict.fromkeys(("embed", "embeddings"), "embeddings are not made here"),
 }
-# What clients say for a shape, and for a length without an end.
+# What clients say for no time at all, for a shape, and for a length without an end.
+AT_ONCE = re.compile(r'-?0(\.0)?|"[+-]?(0+(\.0*)?(ns|us|µs|ms|s|m|h)?)+"')
 SHAPES, ENDLESS = {"": None, "json": {"type": "object"}}, (-1, -2)
 
 
@@ -66,6 +68,9 @@ class OllamaBody(ChatBody):
     system: str = ""
     raw: bool = False
     stream: bool = True
+    unloads: Annotated[
+        bool, BeforeValidator(lambda value: bool(AT_ONCE.fullmatch(json.dumps(value, ensure_ascii=False))))
+    ] = Field(default=False, alias="keep_alive")
     max_tokens: Annotated[Length, BeforeValidator(lambda value: None if value in ENDLESS else value)] = Field(
         default=None, alias="num_predict"
     )
@@ -107,13 +112,14 @@ def _body(values: Mapping[str, Any]) -> OllamaBody:
 
 
 def _ask(body: OllamaBody, model: Model, endpoint: str, stops: Sequence[int] = (), **more: Any) -> ChatRequest:
-    """With an empty text nothing is asked but that the model be loaded: it reads any."""
+    """With an empty text nothing is asked but that the model be loaded, or unloaded: it reads any."""
     if more.get("text") == "":
         body = body.model_copy(update={"max_tokens": 0, "json_schema": None})
         more = {"text": "?", "extra": {"loads": True}}
     request = {"constraint": reading.shape_of(body)[1], "stop_tokens": stops}
     source = "messages" if endpoint == CHAT else "prompt"
     more = {"template": TemplateValues.of_word(body.think), "shape": "format", "source": source, **more}
+    more["unloads"] = body.unloads
     return reading.chat_request(body, model, endpoint.strip("/"), request, **more)
 
 
@@ -158,7 +164,9 @@ class LineDialect(Dialect):
         total, read = time.monotonic() - self.began, answer.prefill.seconds if answer.prefill else 0.0
         written = answer.stats.get("decode_seconds") or 0.0
         seconds = {"total": total, "load": max(total - read - written, 0.0), "prompt_eval": read, "eval": written}
-        reason = "load" if self.ask.extra.get("loads") else "length" if answer.cut else "stop"
+        reason = "length" if answer.cut else "stop"
+        if self.ask.extra.get("loads"):
+            reason = "unload" if self.ask.unloads else "load"
         durations = {f"{name}_duration": int(1e9 * value) for name, value in seconds.items()}
         counts = {"prompt_eval_count": len(answer.prompt), "eval_count": answer.emitted}
         return {"done": True, "done_reason": reason, **durations, **counts}

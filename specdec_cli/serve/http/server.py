@@ -15,6 +15,7 @@ from specdec_cli.serve.http.access import MOST_HEAD_BYTES
 from specdec_cli.serve.http.app import make_app
 from specdec_cli.serve.http.connections import BURST, KEEP_ALIVE_SECONDS, Connections
 from specdec_cli.serve.http.service import Service
+from specdec_cli.system import servers
 
 # Connections that the system keeps for a loop that takes BURST at once.
 BACKLOG = 1024
@@ -42,7 +43,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _refused(host: str, port: int, error: OSError) -> SpecdecError:
     if error.errno == errno.EADDRINUSE:
-        return SpecdecError(f"port {port} of {host} is in use by another program", f"use another: --port {port + 1}")
+        other = f"use another: --port {port + 1}"
+        for one in servers.running():
+            if one.url.endswith(f":{port}"):
+                return SpecdecError(f"{one.pair} is served at {one.url} already", f"see specdec ps; or {other}")
+        return SpecdecError(f"port {port} of {host} is in use by another program", other)
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} may not be opened by this user", "use one from 1024 on: --port 8040")
     return UsageError(

@@ -137,7 +137,7 @@ class Service:
         try:
             for choice, (attempt, prompt, prefixes) in enumerate(jobs):
                 each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
-                job = Job(prompt, each, prefixes, ask.conversation_id, ask.endpoint, raw, model.pair)
+                job = Job(prompt, each, prefixes, ask.conversation_id, ask.endpoint, raw, model.pair, ask.unloads)
                 handles.append(self.scheduler.submit(job, partial(events.deliver, choice)))
         except SpecdecError as error:
             for handle in handles:

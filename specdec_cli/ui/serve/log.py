@@ -14,8 +14,10 @@ from typing import Any, Protocol, TextIO
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count, percent, speed
 from specdec_cli.serve.job import SchedulerStatus
+from specdec_cli.system.servers import bound_log
 from specdec_cli.ui.display import print_notice
 from specdec_cli.ui.serve.panel import ServerPanel
+from specdec_cli.ui.terminal import is_terminal
 
 WORDS = {200: "", 499: " left", 503: " cut short"}
 
@@ -48,6 +50,7 @@ class ServerLog:
             self._panel.say(line)
         elif not self._quiet:
             print_notice(self._err, line, self._plain)
+            bound_log(self._err)
 
     def started(self, name: str, url: str, wants_key: bool) -> None:
         """The server listens."""
@@ -55,10 +58,16 @@ class ServerLog:
         self.say(f"{name} serves {clients}. OpenAI clients use {url}/v1;")
         self.say(f"Anthropic, Ollama and llama.cpp clients, and browsers, use {url}")
         self.say("Ctrl-C stops it; specdec help serve says what each client needs")
+        if not is_terminal(self._err):
+            self.say(f"{self._now()} started")
+
+    def _now(self) -> str:
+        """The time, with the date where it may be read on another day."""
+        return time.strftime("%H:%M:%S" if is_terminal(self._err) else "%Y-%m-%d %H:%M:%S")
 
     def reply(self, reply: LogLine) -> None:
         """A reply is over."""
-        self.say(reply_line(time.strftime("%H:%M:%S"), reply.facts))
+        self.say(reply_line(self._now(), reply.facts))
         if self._file is not None:
             said = {"time": round(time.time(), 3), **reply.facts, **reply.words}
             with self._lock:

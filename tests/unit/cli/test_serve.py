@@ -10,7 +10,10 @@ import sys
 import time
 import urllib.request
 
+import mlx.core as mx
 import pytest
+
+from fakes.models import tiny_folder
 
 
 def test_another_interface_needs_a_key(specdec):
@@ -35,6 +38,10 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         (("--host", "no.such.invalid"), "--host no.such.invalid lets other machines connect, but no key is set"),
         (("--api-key-file", "/none/such"), "--api-key-file /none/such cannot be read: No such file or directory"),
         (("--allow-origin", "localhost"), "--allow-origin localhost is not the origin of a web page"),
+        (("--allow-origin", "*"), "--allow-origin * is not the origin of a web page"),
+        (("--allow-origin", "https://*"), "--allow-origin https://* is not the origin of a web page"),
+        (("--allow-origin", "http://*.evil.com"), "--allow-origin http://*.evil.com is not the origin of a web page"),
+        (("--allow-origin", "null://*"), "--allow-origin null://* is not the origin of a web page"),
         (("--allow-host", "http://box"), "--allow-host http://box is not a host name"),
         (("--allow-host", "box.local"), "--allow-host box.local lets other machines connect, but no key is set"),
         (("--idle-unload", "soon"), "--idle-unload soon is not a time"),
@@ -51,6 +58,21 @@ def test_an_empty_key_is_no_key(specdec, monkeypatch, tmp_path):
     assert specdec.refused("serve", "--api-key-file", tmp_path / "key")[0] == 2
     monkeypatch.setenv("SPECDEC_API_KEY", "")
     assert specdec.refused("serve")[:2] == (2, "SPECDEC_API_KEY holds no key: one line of ASCII is expected")
+
+
+@pytest.mark.slow
+@pytest.mark.macos
+def test_a_pair_that_does_not_load_is_refused_as_run_refuses_it(tmp_path):
+    """`serve` said it and was then aborted, with exit code 134, in five of five."""
+    target, draft = tiny_folder(tmp_path / "target"), tiny_folder(tmp_path / "draft")
+    weights = mx.load(str(draft / "model.safetensors"))
+    mx.eval(weights.pop(max(weights)), weights)
+    mx.save_safetensors(str(draft / "model.safetensors"), weights)
+    models, said = ["--target", target, "--draft", draft], []
+    for words in (["run", *models, "hi"], ["serve", *models, "--port", "0"], ["serve", *models, "--port", "0", "-q"]):
+        done = subprocess.run([sys.executable, "-m", "specdec_cli", *map(str, words)], capture_output=True, text=True)
+        said.append((done.returncode, done.stdout, done.stderr))
+    assert said[0][0] == 3 and said[0][2].startswith("error: ") and said[0] == said[1] == said[2]
 
 
 def free_port():

@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from fakes.servers import PARENT, plant
+from specdec_cli.core.errors import NotAvailable
 
 STOP = "specdec ps lists those that do"
 
@@ -27,7 +29,23 @@ def test_those_that_run_are_listed(specdec):
         (found,) = json.loads(specdec("ps", "--json")[1])
     assert (code, err) == (0, "")
     assert out.split() == ["tiny", "http://127.0.0.1:1", "pid", f"{PARENT},", "12", "min,", "4.9", "GB"]
-    assert found["pid"] == PARENT and {*found} == {"pid", "pair", "url", "since", "weight_bytes", "cache_bytes"}
+    assert found["pid"] == PARENT and {*found} == {
+        "pid",
+        "pair",
+        "url",
+        "since",
+        "weight_bytes",
+        "cache_bytes",
+        "loading",
+    }
+
+
+def test_one_whose_models_are_on_their_way_says_so(specdec):
+    """It said "0 B", as when they were unloaded."""
+    with plant(loading=True):
+        assert (
+            specdec("ps")[1].split()[-1] == "loading" and json.loads(specdec("ps", "--json")[1])[0]["loading"] is True
+        )
 
 
 def test_what_is_to_end_must_be_one_that_runs_and_one_alone(specdec):
@@ -74,7 +92,7 @@ def test_a_server_in_the_background_answers_once_it_is_started_and_ends_when_tol
         assert listed["url"] == f"http://127.0.0.1:{port}" and listed["weight_bytes"] > 100_000
         again = run("serve", "-p", "demo", "--port", port, "--detach")
         assert again.returncode == 1 and again.stderr.splitlines()[0] == (
-            f"error: port {port} of 127.0.0.1 is in use by another program"
+            f"error: demo is served at http://127.0.0.1:{port} already"
         )
         log = Path(begun.stderr.split("log: ")[1].strip())
         assert "demo serves this machine only" in log.read_text() and log.stat().st_mode & 0o777 == 0o600
@@ -84,3 +102,22 @@ def test_a_server_in_the_background_answers_once_it_is_started_and_ends_when_tol
     with pytest.raises(OSError):
         urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
     assert json.loads(run("ps", "--json").stdout) == []
+
+
+@pytest.mark.slow
+def test_a_server_is_loading_while_it_loads_and_not_after_it_failed_to(specdec, monkeypatch):
+    """A load that fails after an unloading would have left it so for ever."""
+    told = []
+
+    @contextmanager
+    def announced(pair, url):
+        yield lambda *said, **more: told.append((said, more))
+
+    def refuses(*arguments, **more):
+        assert told == [((0, 0), {"loading": True})]
+        raise NotAvailable("gone", "pull it")
+
+    monkeypatch.setattr("specdec_cli.system.servers.announced", announced)
+    monkeypatch.setattr("specdec_cli.cli.serve.load_session", refuses)
+    assert specdec.refused("serve", "-p", "demo", "--port", 0)[:2] == (3, "gone")
+    assert told[1] == ((0, 0), {})

@@ -1,6 +1,7 @@
 """Jobs from many threads, one thread that runs them: turns, cancelling, failures, memory of what was read."""
 
 import random
+import signal
 import threading
 import time
 from contextlib import contextmanager
@@ -295,6 +296,32 @@ def test_idle_models_are_dropped_and_come_back(tmp_path):
     desk.close()
 
 
+def test_models_go_once_the_last_job_that_asked_for_it_is_over_and_none_is_loaded_to_go(tmp_path):
+    loads = []
+
+    def load():
+        loads.append(True)
+        return tiny_loaded(tmp_path / str(len(loads)))
+
+    def gone():
+        while desk.status().loaded:
+            time.sleep(0.01)
+        return len(loads)
+
+    desk = Scheduler(load, SchedulerOptions(idle_seconds=None, cache_bytes=1 << 30))
+    only = replace(job(ids(1), tokens=0), unloads=True)
+    answer(desk, replace(only, pair="another"))
+    assert answer(desk, job(ids(30))).end.tokens and desk.status().loaded
+    expected = answer(desk, replace(job(ids(30)), unloads=True)).end.tokens
+    assert gone() == 1 and answer(desk, only).end.reason == "stop" and gone() == 1
+    assert answer(desk, job(ids(30))).end.tokens == expected and len(loads) == 2
+    time.sleep(0.05)
+    assert desk.status().loaded  # a later request keeps them
+    began = Client(desk, job(ids(30), tokens=20))
+    assert answer(desk, only).end.tokens == () and began.wait().end.reason == "length" and gone() == 2
+    desk.close()
+
+
 def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_job(tmp_path):
     def fail():
         raise NotAvailable("gone", "pull it")
@@ -308,6 +335,26 @@ def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_j
     assert answer(desk, job(ids(9))).end == Failure("gone", "pull it", 3)
     assert answer(desk, job(ids(9))).end.reason == "length"
     desk.close()
+
+
+def test_a_server_that_does_not_start_leaves_no_thread(pair):
+    """`serve` that refused its pair was aborted in five of five: the process exited while mlx's thread still ran. So
+    with Ctrl-C while models are loaded."""
+
+    def refuses():
+        raise NotAvailable("gone", "pull it")
+
+    def interrupted():
+        time.sleep(0.05)
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        time.sleep(0.05)
+        return pair
+
+    before = {*threading.enumerate()}
+    for load, error in ((refuses, NotAvailable), (interrupted, KeyboardInterrupt)):
+        with pytest.raises(error):
+            Scheduler(load)
+        assert {*threading.enumerate()} <= before
 
 
 def test_closing_ends_every_job_and_the_thread(pair):

@@ -32,8 +32,10 @@ def test_a_server_is_seen_from_its_start_to_its_end_by_others_only_its_owner_rea
         assert own.path.stat().st_mode & 0o777 == 0o600
         holds(123_456, 789)
         assert servers.running()[0].held_bytes == 123_456 + 789 and servers.others() == ()
+        holds(0, 0, loading=True)
+        assert servers.running()[0].loading
         holds(5, 0)
-        assert servers.running()[0].held_bytes == 5
+        assert servers.running()[0].held_bytes == 5 and not servers.running()[0].loading
     assert servers.running() == [] and not list(servers.servers_folder().iterdir())
 
 

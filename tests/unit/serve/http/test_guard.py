@@ -72,6 +72,24 @@ def test_a_page_from_elsewhere_is_refused_unless_it_was_named(behind):
     assert {one.headers["access-control-allow-origin"] for one in (preflight, let_in, no_key)} == {ours}
 
 
+def test_every_page_of_an_application_is_let_in_by_its_scheme_and_no_other(behind):
+    """A webview of VS Code has another origin at every start: none that could be named let it in."""
+    client = behind(origins=("vscode-webview://*", "app://obsidian.md", "tauri+x://*"))
+    for origin in ("vscode-webview://1q2w3e", "vscode-webview://", "app://obsidian.md", "tauri+x://localhost"):
+        asked = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        for let_in in (client.post(CHAT, json=ASKED, headers=asked), client.options(CHAT, headers=asked)):
+            assert (let_in.status_code, let_in.headers["access-control-allow-origin"]) == (200, origin)
+    for origin in (
+        "vscode-webviewx://1",
+        "app://evil",
+        "https://vscode-webview",
+        "null",
+        "vscode-webview:",
+        "tauri://x",
+    ):
+        assert client.post(CHAT, json=ASKED, headers={"Origin": origin}).status_code == 403, origin
+
+
 @pytest.mark.parametrize("origins", [(), ("http://localhost:3000",)])
 def test_nothing_is_said_to_pages_unasked(behind, origins):
     same = behind(origins=origins).post(CHAT, json=ASKED, headers={"Origin": "http://127.0.0.1:8040"})

@@ -54,6 +54,7 @@ BY_HABIT = {
     "ban_eos_token": False,
     "skip_special_tokens": True,
     "samplers": ["top_k"],
+    "modalities": ["text"],
 }
 
 
@@ -102,6 +103,8 @@ def test_what_is_sent_by_habit_changes_nothing(asked, path):
         ("xtc_probability", 0.5),
         ("dry_multiplier", 0.8),
         ("mirostat", 2),
+        ("modalities", ["text", "audio"]),  # it was a 200 of text alone
+        ("output_modalities", ["image"]),
         ("top_n_sigma", 1.0),
         ("guidance_scale", 1.5),
     ],

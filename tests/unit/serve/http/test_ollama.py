@@ -83,6 +83,23 @@ def test_a_prompt_is_a_message_or_a_text_and_its_answer_is_the_response(scripted
     assert third.raw and len(third.prompt) == raw["prompt_eval_count"] == 2
 
 
+@pytest.mark.parametrize("value", [0, 0.0, "0", "0s", "0h0m0.0s", "0µs"])
+@pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
+def test_a_keep_alive_of_no_time_unloads_after_the_answer_or_at_once_without_a_prompt(scripted, path, value):
+    """It was accepted, and the model stayed: `ollama stop`, and whoever frees memory for another program."""
+    client, desk = scripted
+    told(client, path, prompt="Hi", keep_alive=value)
+    assert desk.jobs[-1].job.unloads and desk.jobs[-1].job.request.max_tokens > 0
+    (answer,) = told(client, path, messages=[], keep_alive=value, stream=False)
+    assert desk.jobs[-1].job.only_unloads and (answer["done"], answer["done_reason"]) == (True, "unload")
+
+
+@pytest.mark.parametrize("value", [-1, 5, "5m", "1h0m", "0.5s", "-1", None, "", "m", True, [0]])
+def test_any_other_keep_alive_changes_nothing(scripted, value):
+    told(scripted[0], keep_alive=value)
+    assert not scripted[1].jobs[-1].job.unloads
+
+
 @pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
 def test_without_a_prompt_the_model_is_loaded_and_nothing_said(scripted, path):
     request = request_of(scripted, path, messages=[], prompt="", format="json", keep_alive="5m")

@@ -7,6 +7,7 @@ import pytest
 
 from fakes.desk import ScriptedDesk
 from fakes.server import serving
+from fakes.servers import plant
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.serve.http.access import is_loopback
 from specdec_cli.serve.http.server import listen
@@ -24,6 +25,18 @@ def test_small_writes_do_not_wait_for_each_other():
 def test_a_port_is_taken_once():
     with listen("127.0.0.1", 0) as first, pytest.raises(SpecdecError, match="is in use by another program"):
         listen("127.0.0.1", first.getsockname()[1])
+
+
+def test_a_port_that_specdec_itself_has_is_told_with_what_is_served_there():
+    """It was "another program"."""
+    with listen("127.0.0.1", 0) as first:
+        port = first.getsockname()[1]
+        with plant(port=port), pytest.raises(SpecdecError) as refused:
+            listen("127.0.0.1", port)
+        assert refused.value.message == f"tiny is served at http://127.0.0.1:{port} already"
+        assert refused.value.hint == f"see specdec ps; or use another: --port {port + 1}"
+        with plant(port=port + 1), pytest.raises(SpecdecError, match="by another program"):
+            listen("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("host", ["no.such.invalid", "192.0.2.1"])
