@@ -96,14 +96,17 @@ class SizeCosts:
         return last if min(last) > before * TURN or max(last) < before / TURN else []
 
     def steps(self, n: int, plain_seconds: float) -> float:
-        """Plain steps of size n. The assumption weighs as much as one round."""
+        """Plain steps of size n. The assumption weighs as much as one round.
+
+        The first round of a size makes it seem no dearer: a device may have compiled its kernels in it.
+        """
         expected = self._base + (self.shape[n] - self._base) * self._bend(n, plain_seconds)
         seen = self.count(n)
         if not seen:
             return expected
         measured = self.medians[n] / plain_seconds
         if seen == 1:
-            measured = min(max(measured, expected / SPIKE), expected * SPIKE)
+            measured = min(max(measured, expected / SPIKE), expected)
         return (measured * seen + expected) / (seen + 1)
 
     def _bend(self, n: int, plain_seconds: float) -> float:
@@ -166,6 +169,10 @@ class RoundCosts:
             self._tables.clear()
             if self._passes.count(1) and seconds * SPIKE < self._passes.medians[1]:
                 self._turn(1, [seconds])
+
+    def is_first(self, k: int) -> bool:
+        """Whether no round of k was observed yet."""
+        return not self._passes.count(k + 1)
 
     def observe_drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
         """A round of k; `draft_seconds` None where they include reading, or where nothing was computed."""

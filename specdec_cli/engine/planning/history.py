@@ -172,10 +172,11 @@ class History:
         if not self._released:
             self.costs.observe_reading(unread, read_seconds)
         self._released, self._unread = False, 0
+        first, expected = self.costs.is_first(k), self.costs.round_steps()[k]
         self.costs.observe_drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
         self.acceptance.observe(k, round.accepted)
         steps = (round.draft_seconds + round.verify_seconds) / self.costs.plain_seconds()
-        self.spell = self.spell.drafted(steps, len(round.emitted))
+        self.spell = self.spell.drafted(min(steps, expected) if first else steps, len(round.emitted))
 
     def to_dict(self, now_seconds: float) -> dict[str, Any]:
         """Costs, acceptance and spells for a later process to start from; `now_seconds` since the epoch."""

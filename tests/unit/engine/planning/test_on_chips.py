@@ -103,7 +103,7 @@ def test_typical_text_comes_near_the_best_k_on_a_few_chips(warm):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "least"), [(QUICK, 0.92), pytest.param(CASES, 0.95, marks=pytest.mark.full)], ids=["a few chips", "all"]
+    ("chosen", "least"), [(QUICK, 0.915), pytest.param(CASES, 0.95, marks=pytest.mark.full)], ids=["a few chips", "all"]
 )
 def test_a_first_reply_of_32_tokens_drafts_where_that_pays_and_loses_little_where_it_does_not(chosen, least):
     """Nothing was measured on the machine: what a one-shot `run` meets first. M1 and M2, which do not try, are in all
