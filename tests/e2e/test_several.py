@@ -335,6 +335,7 @@ def test_a_target_whose_heads_do_not_divide_is_refused_by_both_and_once(specdec)
     assert told.count(b"\n") == 2
 
 
+@pytest.mark.macos
 def test_only_rank_0_writes(specdec, tmp_path):
     trace = Path(tmp_path, "trace.jsonl")
     out, told = specdec("-n", "8", "-k", "2", "--json", "--trace", trace).communicate(timeout=60)
