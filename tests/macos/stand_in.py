@@ -39,7 +39,9 @@ THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_N
 ONE_PATH = ("stat", "lstat", "open", "access", "chmod", "utime", "unlink", "remove", "rmdir", "mkdir", "readlink")
 ONE_PATH += ("statvfs", "truncate", "chdir")
 TWO_PATHS = ("rename", "replace", "link")
-real_listdir, real_lstat, real_scandir = os.listdir, os.lstat, os.scandir
+real_listdir, real_lstat = os.listdir, os.lstat
+listings: dict[str, tuple[int, dict[str, str]]] = {}
+"""Of folders that were looked through: when they last changed, and their names by what macOS takes for the same."""
 
 
 def begin() -> None:
@@ -289,10 +291,12 @@ def _entry(folder: str, name: str) -> str:
     if _is_there(f"{folder}/{name}"):
         return name
     try:
-        key = _key(name)
-        return next((one for one in real_listdir(folder) if _key(one) == key), "")
+        changed = real_lstat(folder).st_mtime_ns
+        if listings.get(folder, (0, {}))[0] != changed:
+            listings[folder] = changed, {_key(one): one for one in real_listdir(folder)}
     except OSError:
         return ""
+    return listings[folder][1].get(_key(name), "")
 
 
 def _key(name: str) -> str:

@@ -122,7 +122,7 @@ def specdec(tmp_path, monkeypatch, capsys):
 @pytest.mark.metal
 @pytest.mark.slow
 def test_a_report_of_real_commands_is_shown_and_written_as_one_file(specdec, tmp_path):
-    line = ["doctor", "--report", tmp_path / "mac.json", "-p", "demo", "--time-budget", "15s"]
+    line = ["doctor", "--report", tmp_path / "mac.json", "-p", "demo", "--time-budget", "30s"]
     code, out, err = specdec(*line, "--yes")
     assert code == 0 and "wrote " in err and "It holds no prompt" in out
     text = (tmp_path / "mac.json").read_text()
