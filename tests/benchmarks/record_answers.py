@@ -18,8 +18,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+import released_pair  # isort: skip  # first: it loads the BLAS that mlx takes
 import mlx.core as mx
-import released_pair  # first: it loads the BLAS
 from mlx_lm.utils import load_model
 from tokenizers import Tokenizer
 
