@@ -37,6 +37,12 @@ def expert_shares(network: nn.Module, feed_one: Callable[[], object]) -> dict[st
     return {p: min(asked[id(m)] / m.num_experts, 1.0) for p, m in found.items() if id(m) in asked}
 
 
+def experts_a_token(network: nn.Module, shares: Mapping[str, float]) -> int:
+    """k, the most of any layer, by these `shares`; 1 without experts."""
+    modules = dict(network.named_modules())
+    return max((round(share * modules[path].num_experts) for path, share in shares.items()), default=1)
+
+
 def bytes_read(network: nn.Module, shares: Mapping[str, float]) -> dict[str, float]:
     """[path of a parameter] = bytes of it that a step reads, where matrices of experts have these `shares`."""
     parameters = tree_flatten(network.parameters())

@@ -30,7 +30,7 @@ from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import HeadNetwork, load_head
 from specdec_cli.engine.heads.medusa import MedusaHeads
 from specdec_cli.engine.load import load_network
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.model import HEADS, CachedModel
 from specdec_cli.models.checkpoint import ADAPTER, Checkpoint
 from specdec_cli.models.heads import HeadFiles
 
@@ -151,7 +151,6 @@ def divergence(logits: mx.array, lesson: Lesson) -> mx.array:
 # Arrays of float32 that a step keeps for its gradient: of what each matrix and each head of attention gives, and of the
 # logits. Its peak for Qwen3 of width 256 to 1024 is 0.8 to 0.9 of what these say.
 KEPT_VALUES, KEPT_LOGIT_ARRAYS = 2, 4
-HEADS, EXPERTS = ("n_heads", "num_attention_heads", "num_heads"), ("num_experts_per_tok", "top_k", "moe_topk")
 
 
 def matrices(network: nn.Module) -> list[nn.Module]:
@@ -159,17 +158,15 @@ def matrices(network: nn.Module) -> list[nn.Module]:
     return [part for _, part in network.named_modules() if "weight" in part and part.weight.ndim > 1]
 
 
-def value_bytes(layers: Sequence[nn.Module], tokens: int, steps: int = 1) -> int:
+def value_bytes(layers: Sequence[nn.Module], tokens: int, steps: int = 1, experts: int = 1) -> int:
     """Bytes of values that a step keeps of one sequence of `tokens` that passes `layers` so many `steps` times.
 
-    One layer more is on its way.
+    Each token goes to so many `experts`. One layer more is on its way.
     """
     parts = [part for layer in layers for _, part in layer.named_modules()]
-    chosen = max((vars(part)[name] for part in parts for name in EXPERTS if name in vars(part)), default=1)
-    widths = sum(
-        part.weight.shape[-2] * (chosen if part.weight.ndim > 2 else 1) for layer in layers for part in matrices(layer)
-    )
-    heads = sum(next((vars(part)[name] for name in HEADS if name in vars(part)), 0) for part in parts)
+    rows = [(part.weight, experts if part.weight.ndim > 2 else 1) for layer in layers for part in matrices(layer)]
+    widths = sum(weight.shape[-2] * times for weight, times in rows)
+    heads = sum(next((vars(part)[name] for name in HEADS[0] if name in vars(part)), 0) for part in parts)
     values = KEPT_VALUES * (widths + heads * tokens * (steps + 1) / 2)
     return int(4 * values * (1 + 1 / len(layers)) * tokens * steps)
 

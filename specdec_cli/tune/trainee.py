@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from specdec_cli.core.errors import Refused, UsageError
 from specdec_cli.core.kinds import HEADS, LOOKUP, MODEL, TRAINED, DrafterKind
+from specdec_cli.engine.experts import experts_a_token
 from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.training import (
@@ -108,7 +109,9 @@ class DraftTrainee(Trainee):
     @property
     def piece_bytes(self) -> int:
         tokens = PIECE + SAID
-        kept = value_bytes(self._draft.network.module.layers, tokens)
+        network = self._draft.network
+        experts = experts_a_token(network.module, network.expert_shares)
+        kept = value_bytes(network.module.layers, tokens, experts=experts)
         return kept + self._logit_bytes(self._draft.vocab_size, tokens)
 
     @property
@@ -159,7 +162,9 @@ class HeadTrainee(Trainee):
 
     @property
     def piece_bytes(self) -> int:
-        kept = value_bytes([self._head.head.module], PIECE + SAID, self.k)
+        head = self._head.head
+        experts = experts_a_token(head.module, head.expert_shares)
+        kept = value_bytes([head.module], PIECE + SAID, self.k, experts)
         return kept + self._logit_bytes(self.pair.first.target.vocab_size, self.k * SAID)
 
     @property

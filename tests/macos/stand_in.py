@@ -191,7 +191,7 @@ class FileSystem:
         for name in TWO_PATHS:
             setattr(os, name, self._found(getattr(os, name), 2))
         os.symlink = self._linked(os.symlink)
-        builtins.open = io.open = self._found(io.open, 1)  # type: ignore[assignment]
+        builtins.open = io.open = self._found(io.open, 1)
         os.listdir, os.scandir = self._listed(os.listdir), self._scanned(os.scandir)
 
     def real(self, path: Any) -> Any:

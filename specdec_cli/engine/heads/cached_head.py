@@ -50,9 +50,9 @@ class Head:
         self.weight_bytes: int = sum(value.nbytes for _, value in tree_flatten(module.parameters()))
         self.output_head = output_head_for(target, name).scored_by(module.output)
         token, state = mx.zeros(1, mx.int32), mx.zeros((1, 1, self.output_head.hidden_size))
-        shares = expert_shares(module, lambda: self.read(token, state, module.new_cache(recent)))
+        self.expert_shares = expert_shares(module, lambda: self.read(token, state, module.new_cache(recent)))
         # Bytes that one drafted token reads: the head's, and the output head's that scores it.
-        self.step_bytes = round(sum(bytes_read(module, shares).values())) + self.output_head.nbytes
+        self.step_bytes = round(sum(bytes_read(module, self.expert_shares).values())) + self.output_head.nbytes
         target.hidden.expose()
 
     @property

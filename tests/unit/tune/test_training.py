@@ -12,6 +12,7 @@ from mlx_lm.tuner.lora import LoRALinear
 from mlx_lm.tuner.utils import linear_to_lora_layers
 from mlx_lm.utils import _get_classes, load_model
 
+from conformance.architectures import architectures
 from fakes.chat import networks, tokenizer_in
 from fakes.dispatches import dispatches
 from fakes.packed import packed_folder
@@ -399,3 +400,20 @@ def test_what_a_tuned_draft_costs_more_is_said_where_its_adapter_stays_beside_th
     learner = trainee("draft", spec, load(spec), 3, 0)
     assert learner.same_cost != costs and bool(learner.cost) == costs
     assert ("14 matrices: 28 products more" in learner.cost) == costs
+
+
+@pytest.mark.parametrize(("kind", "key"), [("qwen3_moe", "num_experts_per_tok"), ("ernie4_5_moe", "moe_k")])
+def test_the_values_of_as_many_experts_are_counted_as_a_token_goes_to(kind, key, tmp_path):
+    """By names of a configuration, which each family calls otherwise, some were one expert a token."""
+    target, draft = (CachedModel(network, kind) for network in networks(kind))
+    loaded = LoadedPair(Pair("tiny", "t", "d"), ("t", "small"), tokenizer_in(tmp_path), Slot(target, draft))
+    layers, tokens = draft.network.module.layers, PIECE + SAID
+    shapes = [part.weight.shape for layer in layers for part in engine.matrices(layer)]
+    config = architectures()[kind].config
+    chosen = config[key]
+    assert chosen > 1 and any(len(shape) > 2 for shape in shapes)
+    rows = sum(shape[-2] * (chosen if len(shape) > 2 else 1) for shape in shapes)
+    heads = config["num_attention_heads"] * len(layers)
+    counted = 4 * engine.KEPT_VALUES * (rows + heads * tokens) * (1 + 1 / len(layers)) * tokens
+    logits = 4 * engine.KEPT_LOGIT_ARRAYS * draft.vocab_size * tokens
+    assert trainee("draft", PairSpec(loaded.pair), loaded, 3, 0).piece_bytes == int(counted) + logits
