@@ -19,7 +19,8 @@ from specdec_cli.system.machine import low_power_mode, power_source
 # 4: a plain step's seconds are the mean of those in a row; before, a full queue shifted them from one to the next.
 # 5: under a constraint, too, the draft's clock is read before its verification is queued.
 # 6: what looks at drafting may cost adds up over processes.
-SCHEMA = 6
+# 7: one rate of acceptance, and what trying may lose; no spells.
+SCHEMA = 7
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
 LOCK_SECONDS = 1.0

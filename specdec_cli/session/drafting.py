@@ -1,6 +1,6 @@
 """The drafters of each reply of a session, and what its rounds have shown. Measurements are kept, and trusted little.
 
-An assumption weighs one measured round, whether it comes from sizes or from an earlier run.
+A reply of a fixed K teaches what it cost too, so that the first after a `bench` begins warm.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import inf
 
 from specdec_cli.core.kinds import DrafterKind, K, import_named
 from specdec_cli.core.request import MAX_K
-from specdec_cli.core.speedup import CostMemo
+from specdec_cli.core.speedup import BELIEVED_SECONDS, CostMemo
 from specdec_cli.engine import device
 from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -24,10 +24,9 @@ from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning import chips
-from specdec_cli.engine.planning.costs import Costs
+from specdec_cli.engine.planning.costs import PREFILL_TOKENS, Costs
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.rates import LookupAcceptance
-from specdec_cli.engine.planning.tuning import PREFILL_TOKENS
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import TokenMask
 from specdec_cli.session.cost_file import CostStore, Values
@@ -76,7 +75,7 @@ class DraftController:
         drafter: Drafter | None = import_named(kind.make)(Parts(self.target, draft, rule)) if kind.make else None
         text = SuffixAutomaton(prompt, predicted) if kind.looks_up else None
         lookup = LookupDrafter(text, self._lookups) if text is not None else None
-        history = self._history(kind, draft, prompt, max_tokens) if k == "auto" else None
+        history = self._history(kind, draft, prompt, max_tokens, k == "auto") if k == "auto" or draft else None
         return Drafters(drafter, k, lookup, constraint, history, decisions)
 
     def prompt_was_read(self, tokens: int, seconds: float) -> None:
@@ -100,7 +99,7 @@ class DraftController:
         """Write to the store what this reply measured, and what it `found` of the costs of rounds."""
         self._round_costs[self._situation] = found
         for situation, history in self._histories.items():
-            if history.costs.ready or history.costs.rows_measured:
+            if history.costs.plain_measured:
                 self.store[f"{self.identity} · {situation}"] = history.to_dict(self.now())
         if found.costs:
             self.store[f"{self.identity} · {ROUNDS} · {self._situation}"] = found.to_dict(self.now())
@@ -121,36 +120,42 @@ class DraftController:
             return Costs.of_ratio(ratio, chips.typical_row(expert_share))
         cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.step_bytes
         rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key, expert_share)
-        return Costs(rows, {1: ratio}, ratio / 8, chips.CHIP_DOUBT)
+        return Costs(rows, {1: ratio}, ratio / 8)
 
     def _history(
-        self, kind: DrafterKind, draft: CachedModel | CachedHead | None, prompt: Sequence[int], max_tokens: int
+        self,
+        kind: DrafterKind,
+        draft: CachedModel | CachedHead | None,
+        prompt: Sequence[int],
+        max_tokens: int,
+        chooses: bool,
     ) -> History:
         """That of this kind at this length of context. Without anything that learns it drafts nothing."""
         # Kinds that use the pair's draft share its measurements.
         situation = f"{'draft' if draft else kind.name} · {_situation(prompt)}"
-        most = draft.most if isinstance(draft, CachedHead) else MAX_K
-        max_k = most if draft or kind.learns else 0
         if situation not in self._histories:
-            known, costs = self._remembered(situation, max_k), self._assume_costs(draft, len(prompt))
-            self._histories[situation] = known or History(costs, max_k, self.reload_seconds)
+            most = draft.most if isinstance(draft, CachedHead) else MAX_K
+            costs, max_k = self._assume_costs(draft, len(prompt)), most if draft or kind.learns else 0
+            self._histories[situation] = self._remembered(situation, costs, max_k)
         history = self._histories[situation]
         if isinstance(draft, CachedHead):  # it reads the prompt with the target, and keeps up with plain rounds
-            history.begin(max_tokens, most_unread=MOST_WAITING)
+            history.begin(max_tokens, most_unread=MOST_WAITING, chooses=chooses)
         elif draft:
-            history.begin(max_tokens, draft.unread(prompt), draft.recent or inf, len(prompt))
+            history.begin(max_tokens, draft.unread(prompt), draft.recent or inf, len(prompt), chooses)
         else:
-            history.begin(max_tokens)
+            history.begin(max_tokens, chooses=chooses)
         return history
 
-    def _remembered(self, situation: str, max_k: int) -> History | None:
-        """That of another length of context in this session, else what an earlier run wrote down."""
+    def _remembered(self, situation: str, assumed: Costs, max_k: int) -> History:
+        """From what another length of context in this session showed, else from what an earlier run wrote down."""
         learner = situation.partition(" ")[0]
         here = [known.to_dict(self.now()) for name, known in self._histories.items() if name.startswith(learner)]
-        values = here[-1] if here else self.store.get(f"{self.identity} · {situation}")
-        with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
-            return History.from_dict(values, self.now(), max_k, self.reload_seconds) if values else None
-        return None  # nonsense in a file: measured anew, and written over
+        kept = here[-1] if here else self.store.get(f"{self.identity} · {situation}")
+        # Nonsense in a file is measured anew, and written over.
+        with contextlib.suppress(KeyError, TypeError, ValueError, ArithmeticError):
+            if kept and 0 <= self.now() - float(kept["at"]) <= BELIEVED_SECONDS:
+                return History(assumed, max_k, self.reload_seconds, kept)
+        return History(assumed, max_k, self.reload_seconds)
 
 
 def _situation(prompt: Sequence[int]) -> str:

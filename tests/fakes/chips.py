@@ -43,7 +43,7 @@ class Case:
 
 def case(name: str, rows: dict[int, float], draft_step: float) -> Case:
     chip = chips.chip_of(name)
-    assumed = Costs(chip.rows(WIDEST), {1: DRAFT_STEPS[1]}, DRAFT_STEPS[1] / 8, chips.CHIP_DOUBT)
+    assumed = Costs(chip.rows(WIDEST), {1: DRAFT_STEPS[1]}, DRAFT_STEPS[1] / 8)
     return Case(Machine(f"{name}, draft {draft_step}", draft_step, rows, spikes=0.0), assumed)
 
 

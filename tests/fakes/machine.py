@@ -82,6 +82,17 @@ SWITCHING = Text("switching", ((300, 0.90, 0.99), (300, 0.10, 0.9)))
 TEXTS = (CODE, PROSE, COPY, HOSTILE, SWITCHING)
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """A text in which every draft token was found right or wrong: a draft that was right so far has read the text."""
+
+    name: str
+    hits: tuple[bool, ...]
+
+    def rate(self, at: int, depth: int) -> float:
+        return float(self.hits[at % len(self.hits)])
+
+
 @dataclass
 class Play:
     """What came of it: decode seconds, draft reading the prompt, and K of every round."""
@@ -97,7 +108,7 @@ class Play:
 
 def play(
     machine: Machine,
-    text: Text,
+    text: Text | Recorded,
     chooser: int | History,
     tokens: int,
     seed: int,

@@ -44,8 +44,6 @@ LAUNCH_SHARE = 0.08
 # expert (quantized.cpp, `gather_qmv`), in every generation; rows that ask for the same expert find it in a cache
 # (estimated).
 EXPERT_ROW_COST = 0.9
-# How far (log) these figures may be off.
-CHIP_DOUBT = 0.2
 # Rows, and rows times query heads of a key head, up to which attention is one kernel that reads keys and values once a
 # row (scaled_dot_product_attention.cpp). More cost the same whatever their number, about as much as so many reads:
 # unfused 14 (mlx pull request 1922, M4 Max), in tiles 19 to 22 (mlx issue 3826, M5 Max).

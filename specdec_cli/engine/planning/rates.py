@@ -2,56 +2,53 @@
 
 Letters: position i = 1 … K; rate r_i = P(position i is accepted | those before it were), so that a round of K
 yields 1 + r_1 + r_1 r_2 + … tokens (Leviathan et al. 2023, arXiv:2211.17192, equation 1, with a rate per position).
-Where i - 1 looked-up tokens were accepted after a match of m tokens, the match has grown to m + i - 1: position i has
-the rate of that length. Every token of the answer teaches one, whoever drafted it.
+A draft's rate is the same at every position: recorded texts show no fall behind accepted tokens. Where i - 1 looked-up
+tokens were accepted after a match of m tokens, the match has grown to m + i - 1: position i has the rate of that
+length. Every token of the answer teaches one, whoever drafted it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from math import exp, sqrt
+from math import exp
 
 from specdec_cli.core.request import MAX_DRAFT
-from specdec_cli.engine.planning.tuning import FADE, PRIOR, WEIGHT
+
+# Acceptance before anything was judged, worth so many judged tokens in the long run, which is worth so many of late.
+PRIOR, PRIOR_WEIGHT, HABIT_WEIGHT = 0.78, 8.0, 3.0
+# Judged tokens after which one weighs 1/e: of late; in the long run. At a new reply, those of late weigh a seventh.
+FADE, LONG_FADE, RENEWED = 24.0, 2000.0, 0.15
 
 
 class Acceptance:
-    """Fading counts of judged and accepted draft tokens by position, and the long-run rate that they are shrunk to."""
+    """Fading counts of judged and accepted draft tokens, of late and in the long run."""
 
     def __init__(self, judged: float = 0.0, accepted: float = 0.0) -> None:
         """With the long-run counts of an earlier process."""
-        self.judged: list[float] = []
-        self.accepted: list[float] = []
+        self.judged = self.accepted = 0.0
         self.all_judged, self.all_accepted = judged, accepted
 
-    @property
-    def habit(self) -> float:
-        """The pair's long-run share of judged draft tokens that were accepted."""
-        return (self.all_accepted + WEIGHT * PRIOR) / (self.all_judged + WEIGHT)
+    def begin(self) -> None:
+        """Another reply: another text, perhaps."""
+        self.judged, self.accepted = RENEWED * self.judged, RENEWED * self.accepted
 
     def observe(self, k: int, accepted: int) -> None:
         """A round of `k` drafted tokens: `accepted` of them, the next (if any) rejected, the rest not judged."""
         judged = min(accepted + 1, k)
-        self.judged += [0.0] * (judged - len(self.judged))
-        self.accepted += [0.0] * (judged - len(self.accepted))
-        self.judged = [count * FADE + (i < judged) for i, count in enumerate(self.judged)]
-        self.accepted = [count * FADE + (i < min(accepted, judged)) for i, count in enumerate(self.accepted)]
-        self.all_judged += judged
-        self.all_accepted += accepted
+        fade, long_fade = exp(-judged / FADE), exp(-judged / LONG_FADE)
+        self.judged, self.accepted = fade * self.judged + judged, fade * self.accepted + accepted
+        self.all_judged = long_fade * self.all_judged + judged
+        self.all_accepted = long_fade * self.all_accepted + accepted
 
     @property
-    def frontier(self) -> int:
-        """Positions that were judged lately."""
-        return sum(count >= 0.5 for count in self.judged)
+    def habit(self) -> float:
+        """The pair's long-run share of judged draft tokens that were accepted."""
+        return (self.all_accepted + PRIOR_WEIGHT * PRIOR) / (self.all_judged + PRIOR_WEIGHT)
 
-    def rates(self, k: int, deviations: float = 0.0) -> list[float]:
-        """r_1 … r_k, each shrunk to the pool, which is shrunk to the long-run rate; higher by so many deviations."""
-        total = sum(self.judged) + WEIGHT
-        pool = (sum(self.accepted) + WEIGHT * self.habit) / total
-        judged = self.judged[:k] + [0.0] * (k - len(self.judged))
-        accepted = self.accepted[:k] + [0.0] * (k - len(self.accepted))
-        rates = [(a + WEIGHT * pool) / (j + WEIGHT) for a, j in zip(accepted, judged, strict=True)]
-        return [min(rate + deviations * sqrt(rate * (1 - rate) / total), 1.0) for rate in rates]
+    @property
+    def rate(self) -> float:
+        """P(a draft token is accepted | those before it were), shrunk to the long-run share."""
+        return (self.accepted + HABIT_WEIGHT * self.habit) / (self.judged + HABIT_WEIGHT)
 
 
 # Lower bounds of the classes of match length: longer matches are more often copies.
@@ -61,7 +58,7 @@ SHORTEST_MATCH = 2
 # Longest lookup: with the token before it, the rows of one tile of Apple's GPUs.
 MAX_LOOKUP = min(31, MAX_DRAFT)
 # Before anything was seen: m / (m + 2), which counts as much as two judged tokens.
-PRIOR_WEIGHT = 2.0
+MATCH_WEIGHT = 2.0
 # Tokens after which a count weighs 1/e: a class that failed is tried again in other text.
 FADE_TOKENS = 512
 
@@ -98,7 +95,7 @@ class LookupAcceptance:
     def _rate(self, match: int) -> float:
         place = _class(match)
         prior = CLASSES[place] / (CLASSES[place] + 2)
-        return (self._accepted[place] + PRIOR_WEIGHT * prior) / (self._judged[place] + PRIOR_WEIGHT)
+        return (self._accepted[place] + MATCH_WEIGHT * prior) / (self._judged[place] + MATCH_WEIGHT)
 
 
 def _class(match: int) -> int:

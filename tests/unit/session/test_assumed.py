@@ -40,12 +40,12 @@ def test_a_mixture_of_experts_costs_what_it_reads(monkeypatch):
     costs = assumed(monkeypatch, "Apple M3 Pro")
     assert costs.draft[1] == pytest.approx(3.18 / 4.17 + LAUNCH_SHARE * 24 / 36, rel=0.01)
     experts = 1.90 / 4.17
-    assert costs.rows(2) == pytest.approx(1 + EXPERT_ROW_COST * experts + 0.1 * (1 - experts), abs=0.02)
+    assert costs.passes()[2] == pytest.approx(1 + EXPERT_ROW_COST * experts + 0.1 * (1 - experts), abs=0.02)
 
 
 def test_so_it_does_on_a_device_that_is_not_known(monkeypatch):
     experts = 1.90 / 4.17
-    row = assumed(monkeypatch, "x86_64").rows(2) - 1
+    row = assumed(monkeypatch, "x86_64").passes()[2] - 1
     assert row == pytest.approx(EXPERT_ROW_COST * experts + TYPICAL_ROW_COST * (1 - experts), abs=0.01)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import specdec_cli
 from specdec_cli.engine.drafters import drafters
-from specdec_cli.engine.planning.policy import Situation, Spell, plan
+from specdec_cli.engine.planning.policy import Situation, plan
 
 PROMPTS = (
     "def parse_date(text):",
@@ -25,7 +25,7 @@ def read(text):
     """The situation that `asdict` and JSON wrote."""
     values = json.loads(text)
     lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-    return Situation(**{**values, **lists, "spell": Spell(**values["spell"])})
+    return Situation(**{**values, **lists})
 
 
 def test_situations_of_real_replies_replay_to_the_same_plans(monkeypatch):

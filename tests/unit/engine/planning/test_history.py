@@ -6,17 +6,15 @@ prompt included, summed over SEEDS. Every play is seeded, so a failure is a chan
 
 import json
 from functools import cache
-from itertools import groupby
 
 import pytest
 
-from fakes.machine import BY_NAME, CODE, HOSTILE, MACHINES, play
+from fakes.machine import BY_NAME, CODE, HOSTILE, MACHINES, PROSE, play
 from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import PREDICTED
-from specdec_cli.core.speedup import BELIEVED_SECONDS
+from specdec_cli.engine.planning.costs import FORGET_TOKENS
 from specdec_cli.engine.planning.history import History, PredictionLength
 from specdec_cli.engine.planning.policy import Plan, Situation, plan
-from specdec_cli.engine.planning.tuning import FIRST_WAIT
 
 SEEDS = range(4)
 
@@ -42,6 +40,30 @@ def against_plain(machine, text, tokens, prompt=64):
     return plain / sum(adaptive(machine, text, tokens, seed, prompt).seconds for seed in SEEDS)
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+def test_replies_that_follow_one_another_gain_nearly_what_the_best_k_would(machine):
+    """Six of 500 tokens: what was right until then may be wrong throughout, and right again."""
+    history = History()
+    for index, text in enumerate((CODE, CODE, HOSTILE, CODE, PROSE, HOSTILE)):
+        best = min(play(machine, text, k, 500, index).seconds for k in range(9))
+        assert best / adaptive(machine, text, 500, index, length=history).seconds >= 0.94, (index, text.name)
+
+
+@pytest.mark.parametrize("told", ["in this process", "by an earlier process"])
+def test_whatever_was_measured_once_drafting_is_tried_again_where_it_pays(told):
+    """Control: before it is forgotten, nothing is drafted. The bug: one slow round, and no draft for ever."""
+    machine, history = BY_NAME["M4 Pro (mlx 3852)"], History()
+    for index in range(12):
+        history.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 0.02), True, True)
+        history.observe(Round(index, "model", (1, 2), 0, 7, (7,), 0.2, 0.2))
+    if told == "by an earlier process":
+        history = History(kept=json.loads(json.dumps(history.to_dict(0.0))))
+    ks = adaptive(machine, CODE, 2000, 1, length=history).ks
+    started = next(index for index, k in enumerate(ks) if k)
+    assert FORGET_TOKENS <= started < FORGET_TOKENS + 600  # what it lost, over its share of the tokens
+    assert sum(map(bool, ks[started:])) > 0.9 * len(ks[started:])
+
+
 @machines
 def test_hostile_text_costs_under_three_percent_in_256_tokens(machine):
     assert against_plain(machine, HOSTILE, 256) >= 0.97
@@ -51,9 +73,9 @@ def test_a_second_reply_starts_where_the_first_ended():
     machine, length = BY_NAME["M4 Pro (mlx 3852)"], History()
     first = adaptive(machine, CODE, 500, 1, length=length).ks
     second = adaptive(machine, CODE, 500, 2, length=length).ks
-    assert first[0] == 0 and max(first[1:4]) <= 2 and min(second[1:6]) >= 2
-    adaptive(machine, HOSTILE, 500, 3, length=length)
-    assert not length.spell.drafts and length.spell.fails > 1
+    assert first[0] == 0 and min(second[1:6]) >= 1
+    hostile = adaptive(machine, HOSTILE, 500, 3, length=length).ks
+    assert sum(map(bool, hostile[100:])) < 20
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -79,21 +101,14 @@ def test_a_second_process_starts_from_the_costs_of_the_first():
     machine, first = BY_NAME["M4 Pro (mlx 3852)"], History()
     adaptive(machine, CODE, 1000, 1, length=first)
     written = json.loads(json.dumps(first.to_dict(now_seconds=1e9)))
-    second = History.from_dict(written, now_seconds=1e9 + 60)
+    second = History(kept=written)
     assert second.acceptance.habit == pytest.approx(first.acceptance.habit)
     for k in range(1, 4):
         known = second.costs.round_steps()[k]
         assert known == pytest.approx(k * machine.draft_step + machine.rows(k + 1), rel=0.08)
     assert min(adaptive(machine, CODE, 100, 2, length=second).ks[1:6]) >= 1  # it drafts from the second round on
-    assert History.from_dict(written, now_seconds=1e9 + BELIEVED_SECONDS + 1) is None
     with pytest.raises(KeyError):
-        History.from_dict({"at": 1e9}, now_seconds=1e9)
-
-
-def test_each_look_in_a_row_that_did_not_pay_doubles_the_wait_for_the_next():
-    ks = adaptive(BY_NAME["M4 Pro (mlx 3852)"], HOSTILE, 500, 1).ks
-    waits = [len(list(rounds)) for drafted, rounds in groupby(ks, bool) if not drafted][1:-1]
-    assert len(waits) >= 4 and all(wait >= FIRST_WAIT << i for i, wait in enumerate(waits))
+        History(kept={"at": 1e9})
 
 
 @pytest.mark.parametrize(("plain_seconds", "goes_on"), [(1.0, True), (0.1, False)])
@@ -114,6 +129,14 @@ def test_a_released_draft_has_all_of_the_context_to_read_again():
     assert found.unread == 500 and found.reading > 0
 
 
+class Watched(History):
+    """That tells the K which it follows."""
+
+    def follow(self, plan):
+        self.k = plan.k
+        super().follow(plan)
+
+
 @pytest.mark.parametrize("tokens", [40, 512])
 def test_kernels_that_the_first_drafted_round_compiles_are_not_taken_for_the_cost_of_drafting(tokens):
     """That round at twice its time took a reply of 512 tokens from 1.56 to 1.45 of plain decoding: K stayed near 1."""
@@ -121,11 +144,11 @@ def test_kernels_that_the_first_drafted_round_compiles_are_not_taken_for_the_cos
     for slow in (1.0, 3.0):
         seconds = 0.0
         for seed in range(12):
-            history, drafted = History(), []
+            history, drafted = Watched(), []
             history.begin(tokens, 64)
 
             def compiled(index, _, __, slow=slow, drafted=drafted, history=history):
-                first = bool(index) and not history.spell.rounds and history.spell.drafts and not drafted
+                first = history.k > 0 and not drafted
                 drafted.append(1) if first else None
                 return slow if first else 1.0
 

@@ -25,7 +25,7 @@ SEEDS = {32: range(16), 128: range(8), 512: range(4)}
 CASES = cases()
 QUICK = CASES[9:18:2]  # M3 and later, every draft
 TYPICAL = (CODE, PROSE)
-WEAKEST_PLAIN = {calm: 0.965, outliers: 0.96, busy: 0.965, cold_start: 0.94, restless: 0.94}
+WEAKEST_PLAIN = {calm: 0.96, outliers: 0.955, busy: 0.96, cold_start: 0.93, restless: 0.94}
 MEAN_BEST = {calm: 0.97, outliers: 0.95, busy: 0.97, cold_start: 0.945, restless: 0.93}
 
 # Every disturbance at 128 tokens, and calm at 512; the others at 512 take minutes.
@@ -61,7 +61,7 @@ def seconds(case, text, tokens, disturbed, warm):
     for seed in SEEDS[tokens]:
         length = History(case.assumed)
         if warm:
-            length = History.from_dict(json.loads(written(case)), 1e9 + 60)
+            length = History(case.assumed, kept=json.loads(written(case)))
         length.begin(tokens, 64)
         took += play(case.machine, text, length, tokens, seed, disturbed=disturbed).seconds
     return took
@@ -88,7 +88,7 @@ def one_shots(case, text, tokens=32, processes=8):
         took += play(case.machine, text, history, tokens, seed).seconds
         for k in KS:
             fixed[k] += play(case.machine, text, k, tokens, seed).seconds
-        history = History.from_dict(json.loads(json.dumps(history.to_dict(1e9))), 1e9 + 60)
+        history = History(case.assumed, kept=json.loads(json.dumps(history.to_dict(1e9))))
     return min(fixed.values()) / took
 
 
@@ -99,23 +99,23 @@ def test_hostile_text_stays_near_plain_decoding_on_a_few_chips(disturbed):
 
 @pytest.mark.parametrize("warm", [False, True])
 def test_typical_text_comes_near_the_best_k_on_a_few_chips(warm):
-    assert mean_against_best(QUICK, 128, warm=warm) >= 0.96
+    assert mean_against_best(QUICK, 128, warm=warm) >= 0.975
 
 
 @pytest.mark.parametrize(
-    ("chosen", "least"), [(QUICK, 0.915), pytest.param(CASES, 0.95, marks=pytest.mark.full)], ids=["a few chips", "all"]
+    ("chosen", "least"), [(QUICK, 0.9), pytest.param(CASES, 0.93, marks=pytest.mark.full)], ids=["a few chips", "all"]
 )
 def test_a_first_reply_of_32_tokens_drafts_where_that_pays_and_loses_little_where_it_does_not(chosen, least):
     """Nothing was measured on the machine: what a one-shot `run` meets first. M1 and M2, which do not try, are in all
     of them alone."""
     code = [against_best(case, CODE, 32) for case in chosen]
-    assert fmean(code) >= 0.88 and min(code) >= 0.65
+    assert fmean(code) >= 0.93 and min(code) >= 0.65
     hostile = [against_plain(case, HOSTILE, 32) for case in chosen]
     assert fmean(hostile) >= least and min(hostile) >= 0.87
 
 
 def test_a_process_a_reply_learns_from_the_one_before():
-    assert fmean(one_shots(case, CODE) for case in QUICK) >= 0.94
+    assert fmean(one_shots(case, CODE) for case in QUICK) >= 0.95
     assert fmean(one_shots(case, HOSTILE) for case in QUICK) >= 0.96
 
 

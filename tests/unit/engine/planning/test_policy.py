@@ -1,17 +1,15 @@
 """The first round: what is known without a draft may be drafted in it, where the first word hardly waits for that."""
 
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
 from specdec_cli.core.kinds import FORCED, PREDICTED
-from specdec_cli.engine.planning.policy import Plan, Situation, Spell, plan
-from specdec_cli.engine.planning.tuning import FIRST_WAIT, LAST_WAIT
+from specdec_cli.engine.planning.policy import RELEASE_TOKENS, Plan, Situation, plan
 
 CHEAP, DEAR = ([1 + cost * k for k in range(45)] for cost in (0.05, 0.8))
 PREDICTS = Situation(
-    16, first=True, source=PREDICTED.name, lookup=(0.8,) * 31, match=8, predicted=2, passes=tuple(CHEAP), doubt=0.1
+    16, first=True, source=PREDICTED.name, lookup=(0.8,) * 31, match=8, predicted=2, passes=tuple(CHEAP), measured=True
 )
 FORCES = replace(PREDICTS, forced=5, predicted=0)
 
@@ -36,14 +34,16 @@ def test_a_wrong_prediction_is_not_tried_again_in_the_first_round():
     assert plan(replace(PREDICTS, lookup=(0.02,) * 31)) == Plan()
 
 
-@pytest.mark.parametrize("changed", [{"k": 3}, {"doubt": 0.5}, {"most": 0}], ids=["fixed K", "a cold start", "the end"])
+@pytest.mark.parametrize(
+    "changed", [{"k": 3}, {"measured": False}, {"most": 0}], ids=["fixed K", "a cold start", "the end"]
+)
 @pytest.mark.parametrize("one", [PREDICTS, FORCES])
 def test_a_fixed_k_and_a_cold_start_begin_plainly(one, changed):
     assert plan(replace(one, **changed)) == Plan()
 
 
 def test_no_network_drafts_in_the_first_round_however_well_it_pays():
-    pays = Situation(16, first=True, network="model", rates=(0.95,) * 16, steps=tuple(CHEAP), passes=tuple(CHEAP))
+    pays = Situation(16, first=True, network="model", deepest=16, rate=0.95, steps=tuple(CHEAP), passes=tuple(CHEAP))
     assert plan(pays) == Plan()
     assert plan(replace(pays, first=False)).k  # control
 
@@ -53,7 +53,30 @@ def test_what_is_forced_is_cut_to_what_the_answer_may_have():
     assert plan(Situation(9, forced=3)) == Plan(FORCED.name, 3)
 
 
-def test_the_wait_after_spells_that_did_not_pay_doubles_up_to_its_end():
-    waits = [Spell(fails=fails).wait for fails in range(1, 21)]
-    assert waits[0] == FIRST_WAIT and waits[-1] == LAST_WAIT == Spell(fails=10**6).wait
-    assert all(later in (2 * wait, LAST_WAIT) for wait, later in pairwise(waits))
+TRIES = Situation(
+    8, network="model", deepest=8, rate=0.2, judged=True, steps=tuple(1 + 0.4 * k for k in range(9)), left=200
+)
+
+
+def test_where_drafting_does_not_seem_to_pay_it_is_tried_out_of_the_credit_alone():
+    assert plan(TRIES).k and plan(TRIES).reason == "trying whether drafting pays"
+    assert not plan(replace(TRIES, credit=-2.0)).k
+    assert not plan(replace(TRIES, left=4)).k  # what is left could not pay for it
+
+
+@pytest.mark.parametrize(("credit", "left", "drafts"), [(0.0, 500, True), (0.0, 60, False), (-8.0, 500, False)])
+def test_more_than_the_credit_is_paid_for_reading_only_where_four_times_that_may_be_saved(credit, left, drafts):
+    """Else a draft that is dear to read for would never be tried again after poor texts."""
+    reading = replace(TRIES, reading=8.0, unread=200, credit=credit, left=left, emitted=200)
+    assert bool(plan(reading).k) == drafts
+
+
+def test_what_paid_is_not_drafted_where_reading_costs_what_a_short_answer_saves():
+    pays = replace(TRIES, rate=0.9, reading=9.0, unread=300)
+    assert plan(pays).k and not plan(replace(pays, left=20)).k
+    assert plan(replace(pays, left=20)).reason.startswith("short answer: reading 300 tokens")
+
+
+def test_a_draft_that_rests_for_long_gives_its_memory_back():
+    rests = replace(TRIES, credit=-8.0)
+    assert [plan(replace(rests, idle=idle)).release for idle in (0, RELEASE_TOKENS - 1, RELEASE_TOKENS)] == [0, 0, 1]

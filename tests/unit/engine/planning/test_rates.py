@@ -1,4 +1,4 @@
-"""Acceptance rates by position: shrunk where little was seen, and recent."""
+"""Acceptance rates: shrunk where little was seen, and recent."""
 
 import pytest
 
@@ -13,18 +13,31 @@ def observed(rounds, k, accepted, acceptance=None):
 
 
 def test_tokens_after_the_first_rejection_are_not_judged():
-    assert observed(20, 8, 2).frontier == 3
+    assert observed(1, 8, 2).judged == 3 and observed(1, 8, 2).accepted == 2
 
 
-def test_an_unseen_position_has_the_rate_of_all():
-    rates = observed(20, 2, 1).rates(4)
-    assert rates[0] > 0.85 and rates[1] < 0.2 and rates[1] < rates[2] == rates[3] < rates[0]
+def test_of_late_it_follows_the_text_within_a_dozen_rejections_and_in_the_long_run_hardly():
+    known = observed(300, 3, 3)
+    before = known.habit
+    observed(12, 3, 0, known)
+    assert known.rate < 0.7 < 0.9 < known.habit < before
+    observed(24, 3, 0, known)
+    assert known.rate < 0.35
+
+
+def test_another_reply_soon_shows_another_text():
+    """Control: without a new reply the rate stays where it was."""
+    old, new = (observed(60, 3, 3, observed(40, 3, 0)) for _ in range(2))
+    new.begin()
+    for one in (old, new):
+        observed(4, 3, 0, one)
+    assert new.rate < old.rate - 0.15
 
 
 def test_a_later_process_starts_from_the_long_run_rate():
     first = observed(50, 2, 2)
     later = Acceptance(first.all_judged, first.all_accepted)
-    assert later.rates(1) == pytest.approx([first.habit]) and later.frontier == 0
+    assert later.rate == pytest.approx(first.habit)
 
 
 def test_rates_follow_how_the_text_went_on_after_matches_of_that_length():
