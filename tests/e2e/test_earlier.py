@@ -4,8 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
-
 from fakes.command import Command
 from specdec_cli.chat.transcript import load
 from specdec_cli.core.trace import read_trace
