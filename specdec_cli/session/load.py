@@ -21,6 +21,7 @@ from specdec_cli.engine.heads.load_head import load_agreeing, own_texts
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.timing import pass_seconds
 from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network, rehearse_products
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
@@ -67,6 +68,8 @@ def notify_without_head(notify: Notify, error: SpecdecError) -> None:
 
 # Of a configuration that does not say.
 USUAL_VOCABULARY = 1 << 16
+# Rows of a pass that a usual draft of three tokens asks for.
+ROUND_ROWS = 4
 # Short, of several kinds, and unlike each other: the target goes on from each.
 PROMPTS = (
     "Write a Python function that returns the lines of a file that hold a word.",
@@ -224,6 +227,30 @@ def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:
     return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, head))
 
 
+def fit_threads(target: CachedModel, costs: CostStore, alone: bool, clock: Clock = time.perf_counter) -> int:
+    """Let the BLAS multiply with the threads that a plain step and a pass of `ROUND_ROWS` rows take least time with.
+
+    Both are measured once for each machine and doubling of the weights; not where others compute with it, which may
+    know the answer. 0: there is nothing to choose.
+    """
+    counts = blas.thread_counts(target.weight_bytes)
+    counts = counts if alone else counts[-1:]
+    if not counts:
+        return 0
+
+    def seconds(count: int) -> float:
+        blas.set_threads(count)
+        return pass_seconds(target, 1, clock) + pass_seconds(target, ROUND_ROWS, clock)
+
+    key = f"threads · {device.device_name()} {blas.load()} · 2^{target.weight_bytes.bit_length()} bytes"
+    best = (costs.get(key) or {}).get("threads") if len(counts) > 1 else counts[0]
+    if best not in counts:
+        best = min(counts, key=seconds)
+        costs[key] = {"threads": best}
+    blas.set_threads(best)
+    return best
+
+
 def _load_models(
     files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock, group: Group | None
 ) -> LoadedPair:
@@ -232,13 +259,15 @@ def _load_models(
     bound_memory()
     device.wire(0)
     loaded = load_weights(target, kv_bits, group)
-    blas.fit_threads(loaded.weight_bytes)
+    kept: CostStore = {} if costs is None or device.is_virtual() else CostsAtPower(costs, power())
+    threads = fit_threads(loaded, kept, alone=group is None)
     began = clock()
     slot = Slot(loaded, load_weights(drafts[0], kv_bits) if drafts else None)
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     models += "".join(f" adapter {one}" for one in (pair.target_adapter, pair.draft_adapter) if one)
     where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}"
+    where += f", {threads} of them" if threads else ""
     where += f", {group.size} machines" if group else ""
     return LoadedPair(
         pair=pair,
@@ -246,7 +275,7 @@ def _load_models(
         tokenizer=files.tokenizer,
         first=slot,
         generation_config=target.generation_config,
-        costs={} if costs is None or device.is_virtual() else CostsAtPower(costs, power()),
+        costs=kept,
         identity=f"{models} · kv {kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if drafts else 0.0,

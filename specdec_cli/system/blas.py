@@ -36,7 +36,7 @@ PRODUCTS = {"cblas_sgemm": (16, 32, 48), "cblas_dgemm": (16, 32, 48), "cblas_cge
 FUNCTIONS = PRODUCTS | {"openblas_get_config": (), "openblas_set_num_threads": ()}
 # Between products, threads cost more to wake than they save. Whole answers at K = 3 on two cores of an AMD EPYC, tokens
 # a second with one thread and with two: 66 and 42 for 20 MB of weights, 17 and 13.5 for 400, 12 and 11 for 800, 5 and
-# 6.4 for 1,600.
+# 6.4 for 1,600. Plain steps of 730 MB took 1.3 times as long with one as with two where both cores were free.
 SMALL_BYTES = 800_000_000
 CPUS, QUOTA = Path("/sys/devices/system/cpu"), Path("/sys/fs/cgroup/cpu.max")
 
@@ -68,13 +68,21 @@ def _threads() -> tuple[str, bool]:
     return said or str(physical_cores()), said is not None
 
 
-def fit_threads(weight_bytes: int) -> None:
-    """One thread for small weights, one a core for others. For OpenBLAS alone, and where the user chose no number."""
+def thread_counts(weight_bytes: int) -> tuple[int, ...]:
+    """How many threads may be best for weights of that size, most first; none where there is nothing to choose.
+
+    For OpenBLAS alone, and where the user chose no number.
+    """
     if load() is None:
-        return
+        return ()
     threads, chosen = _threads()
-    if not chosen and (choose := getattr(ctypes.CDLL(None), "openblas_set_num_threads", None)):
-        choose(1 if weight_bytes < SMALL_BYTES else int(threads))
+    if chosen or not hasattr(ctypes.CDLL(None), "openblas_set_num_threads"):
+        return ()
+    return (int(threads),) if weight_bytes >= SMALL_BYTES or threads == "1" else (int(threads), 1)
+
+
+def set_threads(count: int) -> None:
+    ctypes.CDLL(None).openblas_set_num_threads(count)
 
 
 def _carries_reference() -> bool:

@@ -161,9 +161,9 @@ def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, monkeypa
 def test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_context(tiny_pair, tmp_path):
     target, draft = map(str, tiny_pair)
     store, pair = {}, Pair("tiny", target, draft)
-    found = load(pair, costs=store)
+    found, before = load(pair, costs=store), len(store)
     found.costs["x"] = {"i": 1}
-    assert found.costs.get("x") == {"i": 1} and len(store) == 1
+    assert found.costs.get("x") == {"i": 1} and len(store) == before + 1
     assert target in found.identity and "kv full" in found.identity
     wide = str(tiny_folder(tmp_path / "wide", TINY | {"head_dim": 32}, seed=1))
     others = [
@@ -239,3 +239,19 @@ def test_no_other_device_is_asked_to_wire(tiny_pair, monkeypatch, backend):
     monkeypatch.setenv("SPECDEC_WIRE", "1")
     load(Pair("tiny", *map(str, tiny_pair)))
     assert fake.wired_limits == []
+
+
+@pytest.mark.parametrize(("seconds", "fastest"), [({2: 1.0, 1: 1.3}, 2), ({2: 1.5, 1: 1.3}, 1)])
+def test_the_threads_of_the_blas_are_chosen_by_measuring_once_a_machine_and_size(loaded, monkeypatch, seconds, fastest):
+    """What the weights weigh does not say whether the cores are free."""
+    target, kept, used, now = loaded.session().slot.target, {}, [], [0.0]
+    monkeypatch.setattr(session_load.blas, "thread_counts", lambda weight_bytes: (2, 1))
+    monkeypatch.setattr(session_load.blas, "set_threads", used.append)
+
+    def clock():
+        now[0] += seconds[used[-1]] / 2
+        return now[0]
+
+    assert session_load.fit_threads(target, kept, True, clock) == fastest and used == [2, 1, fastest]
+    assert session_load.fit_threads(target, kept, True, clock) == fastest and used[3:] == [fastest]  # kept
+    assert session_load.fit_threads(target, {}, False, clock) == 1 and used[4:] == [1]  # ranks must agree

@@ -109,13 +109,16 @@ def test_where_numpys_openblas_cannot_be_had_the_reference_blas_multiplies(witho
 
 @X86
 @pytest.mark.slow
-def test_small_weights_take_one_thread_and_large_ones_one_a_core_unless_the_user_says_how_many():
-    counts = "[(blas.fit_threads(n), space.openblas_get_num_threads())[1] for n in (1, 1 << 40, 1)]"
+def test_small_weights_may_take_one_thread_and_large_ones_take_one_a_core_unless_the_user_says_how_many():
+    used = "[(blas.set_threads(c), space.openblas_get_num_threads())[1] for c in blas.thread_counts(n)]"
+    counts = f"[{used} for n in (1, 1 << 40)]"
     numpys = "blas.FUNCTIONS['openblas_get_num_threads'] = ()"
     space = "space = __import__('ctypes').CDLL(None)"
     cores = blas.physical_cores()
-    assert loaded(counts, BARE, numpys, "blas.load()", space) == f"[1, {cores}, 1]"
-    assert loaded(counts, BARE, numpys, "blas.load()", space, OPENBLAS_NUM_THREADS="2") == "[2, 2, 2]"
+    assert loaded(counts, BARE, numpys, "blas.load()", space) == (
+        f"[[{cores}, 1], [{cores}]]" if cores > 1 else "[[1], [1]]"
+    )
+    assert loaded(counts, BARE, numpys, "blas.load()", space, OPENBLAS_NUM_THREADS="2") == "[[], []]"
 
 
 @pytest.fixture
