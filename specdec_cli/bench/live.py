@@ -19,6 +19,7 @@ from specdec_cli.bench.result import Arm, Contender, Environment, Sample
 from specdec_cli.bench.sweep import MAX_TOKENS, BenchRequest, Cancelled
 from specdec_cli.core.events import Finish, Prefill, Round, RoundDone
 from specdec_cli.core.kinds import DRAFTERS
+from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
@@ -160,9 +161,12 @@ def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> I
 
 
 def load_machine(
-    request: BenchRequest, cancelled: Callable[[], bool], tell: Callable[[str], None] = lambda sentence: None
+    request: BenchRequest,
+    cancelled: Callable[[], bool],
+    tell: Callable[[str], None] = lambda sentence: None,
+    report: OnStep = unseen,
 ) -> LiveMachine:
-    """The loaded models; `tell` hears of an unusual head.
+    """The loaded models; `tell` hears of an unusual head, `report` how far the loading is.
 
     Raises: NotAvailable, Refused, DoesNotFit.
     """
@@ -171,7 +175,7 @@ def load_machine(
     longest = max(len(prompt.text) for prompt in request.prompts) // 3 + (request.settings.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
     reserve_tokens = None if request.force else 2 * longest
-    pair = load(request.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell)
+    pair = load(request.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell, report=report)
     pairs = [pair, *(beside(pair, name) for name in request.drafts)]
     sessions = [one.session(one.first) for one in pairs]
     return LiveMachine({session.pair.names[1]: session for session in sessions}, request, cancelled)

@@ -45,7 +45,8 @@ def audit(
     take_part(machines, models.kv_bits)
     from specdec_cli.audit.prompts import BUNDLED, read_prompts
     from specdec_cli.ui import audit as screen
-    from specdec_cli.ui import display, pairs
+    from specdec_cli.ui import pairs
+    from specdec_cli.ui.panel.status import StatusLine
 
     effective({}, {"temperature": temp})
     if gap is not None and not gap >= 0.0:
@@ -53,17 +54,17 @@ def audit(
     ks = None if k is None else parse_ks(k)
     asked = (temp, seed, raw, gap, shape.constraint())
     samples = BUNDLED if prompts is None else read_prompts(prompts)
-    spec = specify(models, ks or (), raw=raw, shown=True)
+    spec = specify(models, ks or (), raw=raw, shown=not json)
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
-    session = load_session(spec, models, reserve_tokens=3 * longest, shown=True, remember_costs=False)
+    session = load_session(spec, models, reserve_tokens=3 * longest, shown=not json, remember_costs=False)
     from specdec_cli.audit.audit import AuditPlan, run_audit
 
     plan = AuditPlan(samples, ks or (spec.pair.expected_k,), spec.drafter, max_tokens, *asked)
-    with awake(), display.counting(sys.stderr) as report:
+    with awake(), StatusLine(sys.stderr, "auditing", shown=not json) as line:
         group = session.pair.group
         with group.doing(["audit", asdict(plan)]) if group else nullcontext():
-            result = run_audit(session, plan, report)
+            result = run_audit(session, plan, line.count)
     if json:
         pairs.print_json(sys.stdout, result.to_dict())
     else:

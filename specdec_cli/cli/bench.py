@@ -153,13 +153,12 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
 
     with ExitStack() as stack:
         stack.enter_context(awake())
-        with loading(request.pair.name, reason, shown=not quiet) as tell:
+        with loading(request.pair.name, reason, shown=not quiet) as line:
             from specdec_cli.bench.live import load_machine
 
             interrupt = stack.enter_context(Interrupt())
-            machine = load_machine(request, interrupt.requested, tell)
-        on_progress = stack.enter_context(terminal.bench_progress(sys.stderr, quiet))
-        run = Bench(request, machine, on_progress, tell)
+            machine = load_machine(request, interrupt.requested, line.tell, line.say)
+        run = Bench(request, machine, *stack.enter_context(terminal.bench_progress(sys.stderr, quiet)))
         try:
             run.run()
         finally:

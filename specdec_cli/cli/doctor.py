@@ -79,14 +79,14 @@ def _selftest(json: bool) -> None:
     # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
     os.environ.setdefault("MLX_ENABLE_TF32", "0")
     from specdec_cli.audit.doctor import run_selftest
-    from specdec_cli.ui.display import counting, print_columns
+    from specdec_cli.ui.display import print_columns
+    from specdec_cli.ui.panel.status import StatusLine
 
     watched = sys.stdout.isatty()
-    with counting(sys.stderr) as report:
+    with StatusLine(sys.stderr, "testing", shown=watched) as line:  # else the lines below would run into it
 
         def on_outcome(done: int, expected: int, outcome: Outcome) -> None:
-            if watched:  # else the lines below would run into the count
-                report(done, expected, outcome.name)
+            line.count(done, expected, outcome.name)
             if json:
                 sys.stdout.write(jsons.dumps(asdict(outcome)) + "\n")
             elif not watched:
@@ -103,7 +103,8 @@ def _selftest(json: bool) -> None:
 def _report(file: Path, options: ReportOptions) -> None:
     """Measure, show, ask, write; whatever is wrong with the options is said before anything is measured."""
     from specdec_cli.audit.machine_report import NOTHING_PRIVATE, make_report, report_rows
-    from specdec_cli.ui.display import counting, print_columns, print_notice
+    from specdec_cli.ui.display import print_columns, print_notice
+    from specdec_cli.ui.panel.status import StatusLine
 
     require_writable("--report", [file], (".json",))
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
@@ -115,8 +116,8 @@ def _report(file: Path, options: ReportOptions) -> None:
     spec = specify(options.models, raw=True)
     if spec.reason:
         print_notice(sys.stderr, spec.reason, plain=False)
-    with awake(), counting(sys.stderr) as progress:
-        report = make_report(spec.pair, spec.drafter, budget_seconds, progress)
+    with awake(), StatusLine(sys.stderr, "measuring") as line:
+        report = make_report(spec.pair, spec.drafter, budget_seconds, line.count)
     print_columns(sys.stdout, report_rows(report))
     print_notice(sys.stdout, NOTHING_PRIVATE, plain=False)
     ask(f"Write {file}?", options.yes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -13,6 +13,7 @@ from specdec_cli.cli.command import notify
 from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import HEAD, NONE, K, drafter_at
+from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.core.request import Request, parse_draft_context, parse_k
 from specdec_cli.core.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from specdec_cli.cli.bench_options import ContenderOptions
     from specdec_cli.pairs.pair import PairSpec
     from specdec_cli.session.session import Session
+    from specdec_cli.ui.panel.status import StatusLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +63,14 @@ class AnswerSettings:
         return replace(self.asked, k=k, drafter=spec.drafter, stop_repetition=repeated)
 
 
-def choose_named(name: str | None, models: PairOptions | ModelOptions, *, here: bool) -> PairSpec:
+def choose_named(
+    name: str | None, models: PairOptions | ModelOptions, *, here: bool, report: OnStep = unseen
+) -> PairSpec:
     """The pair `name`, or the models that are named instead; with `here` only what needs no download."""
     from specdec_cli.pairs.choose import choose
 
     draft = draft_name(models.draft, models.head_from)
-    return choose(name, models.target, draft, models.target_revision, models.draft_revision, here=here)
+    return choose(name, models.target, draft, models.target_revision, models.draft_revision, here=here, report=report)
 
 
 def warn_of_unread(values: TemplateValues, session: Session, *, shown: bool, plain: bool) -> None:
@@ -103,8 +107,9 @@ def specify(
     """
     forbid_network(models.offline)
     drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
-    with choosing(models, shown=shown, plain=plain):
-        spec = choose_named(models.pair, models, here=drafter != NONE.name).reading(context)
+    with choosing(models, shown=shown, plain=plain) as line:
+        here = drafter != NONE.name
+        spec = choose_named(models.pair, models, here=here, report=line.say).reading(context)
     spec = spec.adapted(models.adapter, models.draft_adapter)
     require_named(spec, raw)
     reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
@@ -125,36 +130,23 @@ def forbid_network(offline: bool) -> None:
         os.environ["HF_HUB_OFFLINE"] = "1"
 
 
-@contextmanager
-def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> Iterator[None]:
-    """A line on a terminal, before the imports that take seconds: choosing a draft may read several tokenizers."""
-    from specdec_cli.ui import display, terminal
+def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> StatusLine:
+    """A line for a person, before the imports that take seconds: choosing a draft may read several tokenizers."""
+    from specdec_cli.ui import terminal
+    from specdec_cli.ui.panel import status
 
-    words = f"loading {models.pair or models.target or 'a pair'}…"
-    with display.status_line(sys.stderr, shown and not plain) as say:
-        say(words)
-        if shown and terminal.is_terminal(sys.stderr) and (plain or not terminal.can_draw(sys.stderr)):
-            notify(words, plain)
-        yield
+    patience = 0.0 if terminal.is_terminal(sys.stderr) else status.PATIENCE_SECONDS
+    title = f"loading {models.pair or models.target or 'a pair'}"
+    return status.StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience)
 
 
 @contextmanager
-def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[Callable[[str], None]]:
-    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
+def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[StatusLine]:
+    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair."""
+    from specdec_cli.ui.panel.status import StatusLine
 
-    Yields a function that prints a line meanwhile.
-    """
-    from specdec_cli.ui.display import status_line
-
-    with status_line(sys.stderr, shown and not plain) as say:
-
-        def tell(sentence: str) -> None:
-            if shown:
-                say("")
-                notify(sentence, plain)
-
-        say(f"loading {name}…")
-        yield tell
+    with StatusLine(sys.stderr, f"loading {name}", shown=shown, plain=plain) as line:
+        yield line
     if shown and reason:
         notify(reason, plain)
 
@@ -173,7 +165,7 @@ def load_session(
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
-    with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as tell:
+    with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as line:
         from specdec_cli.engine.group import joined
         from specdec_cli.session.cost_file import cost_file
         from specdec_cli.session.load import load
@@ -183,7 +175,8 @@ def load_session(
             reserve_tokens=None if models.force else reserve_tokens,
             kv_bits=models.kv_bits,
             costs=cost_file() if remember_costs else None,
-            tell=tell,
+            tell=line.tell,
+            report=line.say,
             request=request,
             group=joined(),
         ).session()

@@ -76,7 +76,7 @@ def run(
 ) -> None:
     """Answer one prompt; stdout holds the answer alone.
 
-    The panel and the summary are on stderr. Without a prompt, on a terminal, it is `specdec chat`.
+    The panel and the summary are on stderr. Without a prompt it is a chat.
     """
     take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)

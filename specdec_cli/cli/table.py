@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -123,6 +123,8 @@ class Row:
 
 # fmt: off
 TARGETS = "the target's own"
+HOSTS = Row("--hosts A,B", "Machines that share the target, this one first",
+            more="Names or addresses for ssh; specdec help several-machines.")
 # Sections and their rows, in the order of the helps.
 TABLE: Mapping[str, tuple[Row, ...]] = {
     "Arguments": (
@@ -218,8 +220,8 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             names=OVERFLOWS),
         Row("--kv-bits N", "Quantize the KV caches to 2, 4 or 8 bits", "KV_BITS", default="off",
             check=one_of("--kv-bits", KV_BITS)),
-        Row("--hosts A,B", "Machines that share the target, this one first", rare=True,
-            more="Names or addresses for ssh; specdec help several-machines."),
+        HOSTS,
+        replace(HOSTS, rare=True, of="chat"),
         Row("--hostfile FILE", "The same, as mlx.distributed_config writes it", rare=True),
         Row("--force", "Go ahead even if it does not fit"),
         Row("--force", "Make it the default even if it is not here", of="use"),

@@ -67,8 +67,8 @@ def tune(
     from specdec_cli.tune.predict import measure, pieces_of
     from specdec_cli.tune.trainee import trainee
     from specdec_cli.tune.training import PIECES, fitting_pieces
-    from specdec_cli.ui import display
     from specdec_cli.ui import tune as screen
+    from specdec_cli.ui.panel.status import StatusLine
 
     if bool(text) == chats:
         raise UsageError(
@@ -86,12 +86,10 @@ def tune(
     lesson = PIECES if predict_only else fitting_pieces(session.pair, learner.learning_bytes, learner.piece_bytes)
     parts = documents.split(_documents(session, texts, chats, tell), seed)
     screen.print_split(sys.stdout, parts, seed)
-    with awake(), display.counting(sys.stderr) as count:
+    with awake(), StatusLine(sys.stderr, "judging") as line:
         first = learner.before()
         pieces, began = pieces_of(parts.judged, seed), time.monotonic()
-        before = measure(
-            first.session(first.slot()), pieces, k, lambda done, all: count(done, all, "documents measured")
-        )
+        before = measure(first.session(first.slot()), pieces, k, lambda done, all: line.count(done, all, "as it is"))
     screen.print_prediction(sys.stdout, before)
     if before.nothing_to_gain:
         say(f"nothing to gain: {before.nothing_to_gain}")
@@ -149,8 +147,8 @@ def _train(
     from specdec_cli.tune.figures import judge
     from specdec_cli.tune.predict import general_prompts, measure, pieces_of
     from specdec_cli.tune.training import BEST, Training
-    from specdec_cli.ui import display
     from specdec_cli.ui import tune as screen
+    from specdec_cli.ui.panel.status import StatusLine
 
     spec, seed = learner.spec, learner.seed
     target, *drafts = resolve(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
@@ -189,21 +187,18 @@ def _train(
             return
         judged, general = pieces_of(parts.judged, seed), general_prompts(after)
         both: list[Measured] = []
-        with display.counting(sys.stderr) as count:
+        with StatusLine(sys.stderr, "judging again") as line:
 
             def measured(
                 pair: LoadedPair, pieces: dict[str, list[list[int]]], words: str, drafter: DrafterKind = MODEL
             ) -> Measured:
                 session = pair.session(pair.slot())
-                return measure(session, pieces, learner.k, lambda done, all: count(done, all, words), drafter)
+                return measure(session, pieces, learner.k, lambda done, all: line.count(done, all, words), drafter)
 
-            tuned = measured(after, judged, "documents measured again")
+            tuned = measured(after, judged, "as tuned")
             with suppress(UsageError):  # the target may say nothing after any of them
                 both = [measured(pair, general, "general prompts") for pair in (first, after)]
-            beside = {
-                kind.about: measured(learner.pair, judged, f"documents, by {kind.about}", kind)
-                for kind in learner.others
-            }
+            beside = {kind.about: measured(learner.pair, judged, f"by {kind.about}", kind) for kind in learner.others}
         found = judge(before, tuned, learner.same_cost, learner.new)
         screen.print_judgement(sys.stdout, before, tuned, found, both)
         screen.print_beside(sys.stdout, beside)

@@ -75,6 +75,7 @@ class Start:
     `attempt` counts further answers to one prompt; under a seed each has its own noise.
     Of a context the draft reads the last `draft_context` tokens and holds about twice as many; None: all of it.
     `constraint` is the kind of shape that the answer must have; `unenforced` are words of a schema that hold nothing.
+    `machine_bytes` are the weights on each of the machines that share the target; one alone is not listed.
     """
 
     event: ClassVar[str] = "start"
@@ -96,6 +97,7 @@ class Start:
     constraint: str | None = None
     unenforced: tuple[str, ...] = ()
     draft_context: int | None = None
+    machine_bytes: tuple[int, ...] = ()
     schema: int = SCHEMA
 
 
@@ -172,8 +174,8 @@ def to_dict(event: Event) -> dict[str, Any]:
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}
-        usual = {"logprobs": (), "gain": None, "batch_size": 1}
-        values = {name: value for name, value in values.items() if name not in usual or value != usual[name]}
+    usual = {"logprobs": (), "gain": None, "batch_size": 1, "machine_bytes": ()}
+    values = {name: value for name, value in values.items() if name not in usual or value != usual[name]}
     return {"event": event.event, **values}
 
 

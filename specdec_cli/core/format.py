@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 UNKNOWN = "–"
+# Bytes of each decimal unit.
+SCALES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 def percent(rate: float | None, *, unknown: str = UNKNOWN, digits: int = 0, sign: str = "", space: str = " ") -> str:
@@ -47,6 +49,28 @@ def duration(seconds: int) -> str:
         if seconds < 100 * length or (unit == "days" and seconds < 730 * length):
             return f"{round(seconds / length)} {unit}"
     return f"{seconds // 31_556_952:,} years".replace(",", " ")
+
+
+def lasted(seconds: float) -> str:
+    """12.7 -> "12 s", 125 -> "2 min 5 s": whole seconds that have gone by."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def progress(done: int, of: int, unit: str = "") -> str:
+    """(3.1e9, 9.6e9, "bytes") -> "3.1 of 9.6 GB", (1024, 4000, "token") -> "1 024 of 4 000 tokens", (3, 8) -> "3 of 8".
+
+    (26, 100, "%") -> "26 %". Of bytes and nouns of which none are done yet the whole alone; "" where there is no whole.
+    """
+    if not of or unit == "%":
+        return f"{done} %" if of else ""
+    whole = size(of) if unit == "bytes" else count(of, unit) if unit else str(of)
+    if unit and not done:
+        return whole
+    if unit != "bytes":
+        return f"{done:,} of {whole}".replace(",", " ")
+    number, scale = whole.split()
+    return f"{done / SCALES[scale]:.{len(number.partition('.')[2])}f} of {whole}"
 
 
 def parameters(billions: float) -> str:

@@ -184,13 +184,24 @@ def wait(array: mx.array) -> None:
 # mlx stops whoever evaluates while ten tasks of the process are active (mlx/transforms.cpp), and ten tensors that are
 # read from disk are one. So eight tasks at once leave room for what another thread evaluates beside.
 SLICE_ARRAYS = 80
+# And so many that a slow disk, too, has some a few times a second; each slice waits for its last tensor alone.
+SLICE_BYTES = 1 << 28
 
 
-def read_weights(module: nn.Module) -> None:
-    """Return when the parameters of `module` are in memory. Other threads can evaluate meanwhile."""
+def read_weights(module: nn.Module, on_share: Callable[[float], None] = lambda share: None) -> None:
+    """Return when the parameters of `module` are in memory. Other threads can evaluate meanwhile.
+
+    `on_share` hears now and then which share of their bytes is.
+    """
     arrays = [array for _, array in tree_flatten(module.parameters())]
-    for begin in range(0, len(arrays), SLICE_ARRAYS):
-        mx.eval(arrays[begin : begin + SLICE_ARRAYS])
+    read, whole, begin = 0, max(sum(array.nbytes for array in arrays), 1), 0
+    for end, array in enumerate(arrays, 1):
+        read += array.nbytes
+        slice_bytes = sum(one.nbytes for one in arrays[begin:end])
+        if end - begin == SLICE_ARRAYS or slice_bytes >= SLICE_BYTES or end == len(arrays):
+            mx.eval(arrays[begin:end])
+            begin = end
+            on_share(read / whole)
 
 
 _settled = 0

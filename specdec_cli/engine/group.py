@@ -122,6 +122,12 @@ class Group:
         (length,) = self.agree([len(data)])
         return bytes(self.agree(list(data) if self.rank == 0 else [0] * length)).decode()
 
+    def gather(self, number: int) -> tuple[int, ...]:
+        """Every rank's `number`, below 2^50, by rank."""
+        parts = [part * (at == self.rank) for at in range(self.size) for part in divmod(number, 1 << 20)]
+        sums = device.to_list(self.sum(parts))
+        return tuple((high << 20) + low for high, low in zip(sums[::2], sums[1::2], strict=True))
+
     def require_same(self, own: dict[str, str], hint: str) -> None:
         """Raises: SpecdecError on a rank where something is not what it is on rank 0, with its name and both values."""
         theirs: dict[str, str] = json.loads(self.share(json.dumps(own)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -77,14 +77,21 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
         return model_class(args_class.from_dict(dict(checkpoint.config)))
 
 
-def load(checkpoint: Checkpoint, kv_bits: int | None = None, group: Group | None = None) -> CachedModel:
+def load(
+    checkpoint: Checkpoint,
+    kv_bits: int | None = None,
+    group: Group | None = None,
+    on_share: Callable[[float], None] = lambda share: None,
+) -> CachedModel:
     """The checkpoint's network, evaluated, with empty caches; in a `group` the share of this rank.
+
+    `on_share` hears which share of it was read.
 
     Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized;
     DoesNotFit where the device has no memory for the weights.
     """
     loaded = CachedModel(
-        load_network(checkpoint, group),
+        load_network(checkpoint, group, on_share),
         checkpoint.name,
         checkpoint.context_limit,
         kv_bits,
@@ -96,14 +103,16 @@ def load(checkpoint: Checkpoint, kv_bits: int | None = None, group: Group | None
     return loaded
 
 
-def load_network(checkpoint: Checkpoint, group: Group | None = None) -> nn.Module:
-    """The network with its weights in memory.
+def load_network(
+    checkpoint: Checkpoint, group: Group | None = None, on_share: Callable[[float], None] = lambda share: None
+) -> nn.Module:
+    """The network with its weights in memory; `on_share` hears which share of them is.
 
     A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits.
     """
     network = _lazy_network(checkpoint, group)
     try:
-        device.read_weights(network)
+        device.read_weights(network, on_share)
     except RuntimeError as error:
         raise device_failure(error) or _does_not_load(checkpoint, reason(error)) from error
     return network

@@ -20,6 +20,7 @@ import huggingface_hub
 
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import size
+from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
 from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
@@ -99,13 +100,17 @@ def free_bytes() -> int:
     return shutil.disk_usage(folder).free
 
 
-def verify(snapshot: HubSnapshot) -> list[Problem]:
+def verify(snapshot: HubSnapshot, report: OnStep = unseen) -> list[Problem]:
     """Read every file here, weights included, and remove those with other bytes; the next pull fetches them again.
 
-    Raises: NotAvailable where a file cannot be read or removed.
+    `report` hears what is read next. Raises: NotAvailable where a file cannot be read or removed.
     """
+    found, sizes = list[Problem](), [file.size_bytes for file in snapshot.files]
     with as_user_error(snapshot.name):
-        return [problem for file in snapshot.files if (problem := _remove_altered(snapshot, file))]
+        for at, file in enumerate(snapshot.files):
+            report(Step("", sum(sizes[:at]), sum(sizes), "bytes", file.path))
+            found += filter(None, [_remove_altered(snapshot, file)])
+    return found
 
 
 def _fetch_files(snapshot: HubSnapshot, progress: Progress) -> list[RemoteFile]:

@@ -10,6 +10,7 @@ from specdec_cli import hub
 from specdec_cli.core.errors import NoPair, NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import LOOKUP
+from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.catalog import (
@@ -41,13 +42,14 @@ def choose(
     draft_revision: str | None = None,
     *,
     here: bool = False,
+    report: OnStep = unseen,
 ) -> PairSpec:
     """--target and --draft, else --pair, else the user's default pair, else the demo pair.
 
     A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
     A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
     for it. With `here` no draft may need a download: where the listed one would, a head among the target's files or a
-    cached model whose tokenizer agrees takes its place.
+    cached model whose tokenizer agrees takes its place; `report` hears how many were compared.
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
@@ -63,7 +65,7 @@ def choose(
     if target is not None:
         short = target.rstrip("/").rsplit("/", 1)[-1]
         pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
-        return PairSpec(pair) if draft is not None else _with_draft(pair, known, here)
+        return PairSpec(pair) if draft is not None else _with_draft(pair, known, here, report)
     pair = known.find(name or known.default_pair or DEMO)
     if draft is not None:  # of another draft neither K nor size is known
         names = "name", "target", "target_revision", "target_adapter", "stop_repetition"
@@ -77,7 +79,7 @@ def choose(
     return replace(PairSpec.of(pair), reason="" if named else NOBODY_NAMED, named=named)
 
 
-def _with_draft(pair: Pair, known: Registry, here: bool) -> PairSpec:
+def _with_draft(pair: Pair, known: Registry, here: bool, report: OnStep) -> PairSpec:
     """`pair`, which has a target alone, with a draft that is found for it; else drafts are looked up in the text."""
     listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
@@ -86,7 +88,7 @@ def _with_draft(pair: Pair, known: Registry, here: bool) -> PairSpec:
         return replace(PairSpec.of(replace(pair, **measured)), reason=why)
     if (here or is_local(pair.target) or hub.elsewhere(pair.target)) and resolve(PairSpec(pair)).draft:
         return PairSpec(pair, reason="the MTP head among the target's own files drafts")
-    found = compatible_draft(pair.target, pair.target_revision) if here else None
+    found = compatible_draft(pair.target, pair.target_revision, report) if here else None
     if found is not None:
         why = f"draft {found.name}: in {found.place}, and its tokenizer agrees"
         return PairSpec(replace(pair, draft=found.target), reason=why)
@@ -100,15 +102,17 @@ LEAST_RATIO = 4.0
 MOST_TRIED = 8
 
 
-def compatible_draft(target_name: str, revision: str | None = None) -> hub.FoundModel | None:
-    """The model here of the best size whose tokenizer agrees, or None.
+def compatible_draft(target_name: str, revision: str | None = None, report: OnStep = unseen) -> hub.FoundModel | None:
+    """The model here of the best size whose tokenizer agrees, or None; `report` hears how many were compared.
 
     Raises: NotAvailable or Refused if the target itself cannot be read.
     """
     from specdec_cli.models.tokenizer import Tokenizer
 
     target = read_model(target_name, revision)
-    for found, draft in _candidates(target)[:MOST_TRIED]:
+    tried = _candidates(target)[:MOST_TRIED]
+    for number, (found, draft) in enumerate(tried, 1):
+        report(Step("comparing tokenizers", number, len(tried), note=found.name))
         tokenizer = Tokenizer.of(target)  # named each time, so that it stays among the two that are kept
         try:
             other = tokenizer.or_of(target, draft)

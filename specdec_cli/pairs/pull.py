@@ -13,6 +13,7 @@ from specdec_cli import hub
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import count, size
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.progress import OnStep
 from specdec_cli.hub import HubSnapshot, Removal
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
@@ -39,6 +40,9 @@ class PullDisplay(Protocol):
 
     def progress(self, total_bytes: int) -> AbstractContextManager[hub.Progress]:
         """A report of bytes done, shown for as long as the context lasts."""
+
+    def checking(self, name: str) -> AbstractContextManager[OnStep]:
+        """The same while files of the model `name` are read again."""
 
 
 Agree = Callable[[int], None]
@@ -120,7 +124,9 @@ def _name_files(report: hub.Progress, snapshot: HubSnapshot) -> hub.Progress:
 
 def _verify(snapshots: list[HubSnapshot], screen: PullDisplay) -> None:
     for snapshot in snapshots:
-        if problems := hub.verify(snapshot):
+        with screen.checking(snapshot.name) as report:
+            problems = hub.verify(snapshot, report)
+        if problems:
             first = problems[0]
             raise NotAvailable(
                 f"{len(problems)} of {len(snapshot.files)} files of {snapshot.name} were damaged and removed, "

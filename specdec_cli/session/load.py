@@ -6,12 +6,13 @@ A LoadedPair is shared by all conversations.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 
 from specdec_cli.core.errors import NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE, effective_rule
+from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.engine import device
 from specdec_cli.engine.device import bound_memory
@@ -80,14 +81,25 @@ PROMPTS = (
 
 
 def load_agreeing_head(
-    files: HeadFiles, target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]
+    files: HeadFiles,
+    target: CachedModel,
+    prompts: Sequence[Sequence[int]],
+    stops: frozenset[int],
+    report: OnStep = unseen,
 ) -> CachedHead:
-    """The head in `files`, once it has guessed what `target` says after `prompts`.
+    """The head in `files`, once it has guessed what `target` says after `prompts`; `report` hears how far that is.
 
     Raises: NotAvailable for files that are wrong, Refused for a head that does not guess, or not for this target.
     """
     output_head = output_head_for(target.network, files.name)
-    module, found = load_agreeing(files, target, own_texts(target, prompts, stops))
+    (on_share,) = _reading(report, [files.loaded_bytes], "reading the head")
+
+    def asked() -> Iterator[Sequence[int]]:
+        for number, prompt in enumerate(prompts, 1):
+            report(Step("proving the head", number, len(prompts)))
+            yield prompt
+
+    module, found = load_agreeing(files, target, own_texts(target, asked(), stops), on_share)
     files.require_outputs(output_head.vocab_size)
     found.require(files.title, target.name)
     return CachedHead(Head(module, target.network, files.name, found, files.recent))
@@ -107,6 +119,7 @@ def load(
     draft_context: DraftContext | None = None,
     costs: CostStore | None = None,
     tell: Notify = unheard,
+    report: OnStep = unseen,
     clock: Clock = time.perf_counter,
     request: Request | None = None,
     group: Group | None = None,
@@ -115,7 +128,8 @@ def load(
 
     Nothing is downloaded. The draft is loaded only where `drafter` uses one. `kv_bits` quantizes the KV caches of
     both. Of a context the draft reads the last `draft_context` tokens, or `full`; None: as the pair says. `costs`
-    remembers costs from run to run. `tell` hears of a head that does not draft. With `reserve_tokens` the pair is
+    remembers costs from run to run. `tell` hears of a head that does not draft, `report`
+    how far the loading is. With `reserve_tokens` the pair is
     refused if it does not fit with caches that long.
     The kernels of `request`, or of one by the target's defaults, are compiled beside the reading. The ranks of a
     `group` share the target, and each has the draft; their files must be the same.
@@ -134,11 +148,11 @@ def load(
     else:
         for name, value in (("pair", pair), ("target", target), ("draft", draft)):
             require_text(name, value)
-        spec = choose(pair, target, draft, here=drafter != NONE.name)
+        spec = choose(pair, target, draft, here=drafter != NONE.name, report=report)
     spec = replace(spec, drafter=drafter or spec.drafter).reading(draft_context)
     require_valid_pair(spec.pair)
 
-    options = reserve_tokens, kv_bits, costs, tell, clock, request, group
+    options = reserve_tokens, kv_bits, costs, tell, report, clock, request, group
     if group is None:
         return load_files(resolve(spec, notify=tell), *options)
     with group.doing(["load", asdict(spec), asdict(request), reserve_tokens]):
@@ -148,7 +162,7 @@ def load(
         loaded = group.all(lambda: load_files(files, *options))
         kind = {"the kind of draft": loaded.draft_kind or "none"}  # a head may have been left out on one of them
         group.all(lambda: group.require_same(kind, "decode without it: --drafter none"))
-        return loaded
+        return replace(loaded, machine_bytes=group.gather(loaded.first.weight_bytes))
 
 
 def load_files(
@@ -157,6 +171,7 @@ def load_files(
     kv_bits: int | None,
     costs: CostStore | None,
     notify: Notify,
+    report: OnStep,
     clock: Clock,
     request: Request,
     group: Group | None = None,
@@ -164,10 +179,10 @@ def load_files(
     """The pair in `files`; the arguments are those of `load`. Raises: NotAvailable, Refused, DoesNotFit."""
     with compiling(rehearsal(files, request), notify):
         files = usable(files, reserve_tokens, kv_bits, notify, group.size if group else 1)
-        loaded = _load_models(files, kv_bits, costs, clock, group)
+        loaded = _load_models(files, kv_bits, costs, report, clock, group)
     if isinstance(files.draft, DraftHead):
         try:
-            loaded = with_head(loaded, files.draft.head)
+            loaded = with_head(loaded, files.draft.head, report)
         except (NotAvailable, Refused) as error:
             if files.draft.asked:
                 raise
@@ -216,14 +231,14 @@ def under_adapter(loaded: LoadedPair, folder: str) -> LoadedPair:
     return replace(loaded, pair=pair, first=Slot(loaded.first.target, draft), costs={})
 
 
-def with_head(loaded: LoadedPair, files: HeadFiles) -> LoadedPair:
+def with_head(loaded: LoadedPair, files: HeadFiles, report: OnStep = unseen) -> LoadedPair:
     """The target of `loaded` with the head in `files` as draft, once it has guessed some of the target's words.
 
     Raises: NotAvailable for files that are wrong, Refused for a head that does not guess.
     """
     prompts = [loaded.message_tokens([{"role": "user", "content": text}]) for text in PROMPTS]
     target = loaded.first.target
-    head = load_agreeing_head(files, target, prompts, loaded.tokenizer.stop_tokens)
+    head = load_agreeing_head(files, target, prompts, loaded.tokenizer.stop_tokens, report)
     return replace(loaded, names=(loaded.names[0], files.name), first=Slot(target, head))
 
 
@@ -251,18 +266,32 @@ def fit_threads(target: CachedModel, costs: CostStore, alone: bool, clock: Clock
     return best
 
 
+def _reading(report: OnStep, all_bytes: Sequence[int], part: str = "") -> Iterator[Callable[[float], None]]:
+    """For each of `all_bytes` what hears which share of it was read, and reports how much is of all."""
+    for at, its_bytes in enumerate(all_bytes):
+
+        def on_share(share: float, before: int = sum(all_bytes[:at]), its_bytes: int = its_bytes) -> None:
+            report(Step(part, before + round(share * its_bytes), sum(all_bytes), "bytes"))
+
+        on_share(0.0)
+        yield on_share
+
+
 def _load_models(
-    files: PairFiles, kv_bits: int | None, costs: CostStore | None, clock: Clock, group: Group | None
+    files: PairFiles, kv_bits: int | None, costs: CostStore | None, report: OnStep, clock: Clock, group: Group | None
 ) -> LoadedPair:
     """The pair with its models, but without a head as draft."""
     pair, target, *drafts = files.spec.pair, *files.checkpoints
     bound_memory()
     device.wire(0)
-    loaded = load_weights(target, kv_bits, group)
+    shares = [group.size if group else 1, 1]
+    sizes = [one.loaded_bytes // share for one, share in zip(files.checkpoints, shares, strict=False)]
+    read = _reading(report, sizes)
+    loaded = load_weights(target, kv_bits, group, next(read))
     kept: CostStore = {} if costs is None or device.is_virtual() else CostsAtPower(costs, power())
     threads = fit_threads(loaded, kept, alone=group is None)
     began = clock()
-    slot = Slot(loaded, load_weights(drafts[0], kv_bits) if drafts else None)
+    slot = Slot(loaded, load_weights(drafts[0], kv_bits, None, next(read)) if drafts else None)
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     models += "".join(f" adapter {one}" for one in (pair.target_adapter, pair.draft_adapter) if one)

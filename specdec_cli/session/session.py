@@ -91,7 +91,7 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
-    The ranks of a `group` share the target.
+    The ranks of a `group` share the target; `machine_bytes` are each one's weights.
     """
 
     pair: Pair
@@ -103,6 +103,7 @@ class LoadedPair:
     identity: str = ""
     reload_seconds: float = 0.0
     group: Group | None = None
+    machine_bytes: tuple[int, ...] = ()
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
@@ -363,6 +364,7 @@ class Reply:
             constraint=request.constraint.kind if request.constraint else None,
             unenforced=unenforced(request.constraint),
             draft_context=draft.recent if draft else None,
+            machine_bytes=self.pair.machine_bytes,
         )
 
     def _finish(

@@ -19,11 +19,8 @@ from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay, RoundLines
 from specdec_cli.ui.summary import Closing, ErrorLike, columns, error_lines, summary
-from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe, terminal_size
+from specdec_cli.ui.terminal import can_draw, is_terminal, make_console, print_words, safe
 from specdec_cli.ui.writer import AnswerWriter
-
-# The cursor may stand in a row of which terminal and rich disagree on the width: it is cut there, never folded.
-_ERASE_LINE, _NO_WRAP, _WRAP = "\r\x1b[2K", "\x1b[?7l", "\x1b[?7h"
 
 
 class Display(Protocol):
@@ -160,30 +157,6 @@ def open_display(out: TextIO, err: TextIO, look: Look, name: str) -> Iterator[Di
         yield Tee([display, traced])
     if traced.failure is not None:
         raise traced.failure
-
-
-@contextmanager
-def status_line(err: TextIO, shown: bool = True) -> Iterator[Callable[[str], None]]:
-    """A row that each call writes anew, on a terminal only, and cuts to its columns; it is gone at the end."""
-
-    def say(words: str) -> None:
-        if shown and can_draw(err):
-            row = Text(safe(words).translate({ord("\t"): " ", ord("\n"): " "}))
-            row.truncate(terminal_size(err)[0] - 1, overflow="ellipsis")
-            err.write(f"{_ERASE_LINE}{_NO_WRAP}{row.plain}{_WRAP}")
-            err.flush()
-
-    try:
-        yield say
-    finally:
-        say("")
-
-
-@contextmanager
-def counting(err: TextIO) -> Iterator[Callable[[int, int, str], None]]:
-    """A line `12 of 126  gemma3` that is overwritten, on a terminal only."""
-    with status_line(err) as say:
-        yield lambda done, total, name: say(f"{done} of {total}  {name}")
 
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count
-from threading import Event, RLock, Thread
+from threading import RLock
 from typing import Any, TextIO
 
 from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
@@ -15,8 +15,10 @@ from rich.progress import TransferSpeedColumn as Speed
 from rich.text import Text
 
 from specdec_cli.core.format import size
+from specdec_cli.core.progress import OnStep
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.pairs import print_checks, print_line
+from specdec_cli.ui.panel.status import StatusLine, ticking
 from specdec_cli.ui.suspension import cursor_for_the_shell
 from specdec_cli.ui.terminal import can_draw, make_console, safe
 
@@ -55,30 +57,9 @@ def pull_display(err: TextIO, total_bytes: int) -> Iterator[OnProgress]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(bar_width=None), DownloadColumn()
     console, drawing = make_console(err, plain=False), RLock()
     bars = Progress(*columns, Speed(), Remaining(), Pulse(), console=console, expand=True, auto_refresh=False)
-    with cursor_for_the_shell(err), bars as progress, _refreshed(progress, drawing):
+    # rich's own refreshing may draw between a line's measure of the bars and its writing: it erases a line too many.
+    with cursor_for_the_shell(err), bars as progress, ticking(progress.refresh, drawing, 0.1):
         yield _bars(progress, total_bytes, drawing)
-
-
-@contextmanager
-def _refreshed(progress: Progress, drawing: AbstractContextManager[Any]) -> Iterator[None]:
-    """Refresh ten times a second while nobody else draws.
-
-    rich's own refreshing may draw between a line's measure of the bars and its writing, which erases a line too many.
-    """
-    over = Event()
-
-    def run() -> None:
-        while not over.wait(0.1):
-            with drawing:
-                progress.refresh()
-
-    thread = Thread(target=run, name="bars", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _bars(progress: Progress, total_bytes: int, drawing: AbstractContextManager[Any]) -> OnProgress:
@@ -127,6 +108,11 @@ class PullScreen:
 
     def verdict(self, found: PairVerdict) -> None:
         print_checks(self._err, found)
+
+    @contextmanager
+    def checking(self, name: str) -> Iterator[OnStep]:
+        with StatusLine(self._err, f"checking {name}") as line:
+            yield line.say
 
     def progress(self, total_bytes: int) -> AbstractContextManager[OnProgress]:
         return pull_display(self._err, total_bytes)

@@ -8,10 +8,11 @@ from typing import TextIO
 
 from rich.text import Text
 
-from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, Start
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.core.fates import Fate, TokenStream
 from specdec_cli.ui.panel.answer import rejected_word
 from specdec_cli.ui.panel.rounds import RoundRows
+from specdec_cli.ui.panel.status import READING, StatusLine, reading_step
 from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import has_colour, is_terminal, make_console, same_terminal
 from specdec_cli.ui.writer import AnswerWriter
@@ -75,14 +76,21 @@ class PlainDisplay:
         self._coloured = colour_answer and has_colour(make_console(out, plain=plain))
         self._start: Start | None = None
         self._prefill: Prefill | None = None
+        self._reading = StatusLine(err, READING, shown=closing is not None, plain=plain)
+        self._open = contextlib.ExitStack()
 
     def handle(self, event: Event) -> None:
         """Streams a round's text; at the end of the reply adds a newline and the closing lines."""
         if self._lines and not isinstance(event, Finish | Failure):
             self._lines.handle(event)
+        if not isinstance(event, Start | Reading | Prefill):
+            self._open.close()
         match event:
             case Start():
                 self._start, self._tokens = event, TokenStream()
+                self._open.enter_context(self._reading).say(reading_step(event.prompt_tokens))
+            case Reading():
+                self._reading.say(reading_step(event.prompt_tokens, event))
             case Prefill():
                 self._prefill = event
             case RoundDone(text=text):
@@ -100,6 +108,7 @@ class PlainDisplay:
     def close(self) -> None:
         """Ends a partial answer's line; a closed stream is ignored."""
         with contextlib.suppress(OSError, ValueError):
+            self._open.close()
             self._end()
 
     def _write(self, text: str, ends: bool = False) -> None:

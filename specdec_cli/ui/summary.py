@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.core.events import Finish, Prefill, Start
-from specdec_cli.core.format import count, percent, speed
+from specdec_cli.core.format import count, percent, size, speed
 from specdec_cli.core.gain import Gain, Verdict
 from specdec_cli.core.kinds import FORCED, UNTRIED
 from specdec_cli.ui.terminal import safe
@@ -45,7 +45,7 @@ def summary(
     """What a reply cost, what drafting gained, and why it ended early: one line of at most `width` cells, if given.
 
     `below_panel` leaves out what the panel says. `verbose` adds how fast was read and written, and what a round costs.
-    `tells_read` adds how much of the prompt had to be read.
+    `tells_read` adds how much of the prompt had to be read. Several machines have a line of their own.
     """
     stats = finish.stats
     said = reply_figures(stats) if stats.get("rounds") and not below_panel else []
@@ -56,8 +56,16 @@ def summary(
         cached = f"{prefill.cached_tokens:,}".replace(",", " ")
         said.append((f"{read}, {cached} from cache" if prefill.cached_tokens else read, "dim"))
     line = fitted(said, [*_cut(start, finish), *_unkept(start, finish)], width)
-    told = [*paces(prefill, stats), *costs(start, stats)] if verbose else []
+    told = [(", ".join(machines(start)), "dim")] if said and start.machine_bytes else []
+    told += [*paces(prefill, stats), *costs(start, stats)] if verbose else []
     return [*([line] if line else []), *flow(told, width)]
+
+
+def machines(start: Start) -> list[str]:
+    """How many share the target and, by rank, how much each holds: ["2 machines", "1.2 GB on each"]; else nothing."""
+    held = list(map(size, start.machine_bytes))
+    on_each = f"{held[0]} on each" if len(set(held)) == 1 else " + ".join(held)
+    return [count(len(held), "machine"), on_each] if held else []
 
 
 def _unkept(start: Start, finish: Finish) -> list[Words]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import inf
+from dataclasses import replace
 from typing import TextIO
 
 from rich.table import Table
@@ -12,15 +12,16 @@ from rich.text import Text
 
 from specdec_cli.bench.estimate import Interval
 from specdec_cli.core.format import count, elapsed, percent
+from specdec_cli.core.progress import Step
 from specdec_cli.tune.documents import Split
 from specdec_cli.tune.figures import Judgement, Look, Measured, Progress, Trained, passes
 from specdec_cli.ui.bench.terminal import clock
-from specdec_cli.ui.display import status_line
-from specdec_cli.ui.pairs import print_line
-from specdec_cli.ui.terminal import can_draw, encodable, make_console, safe, terminal_size
+from specdec_cli.ui.panel.status import StatusLine, status_row
+from specdec_cli.ui.summary import SEPARATOR
+from specdec_cli.ui.terminal import encodable, make_console, safe, terminal_size
 
-# Seconds between two lines where no line can be drawn anew.
-EVERY_SECONDS = 20
+# The time of a long training, and more cells than any row, for the room that curves are left.
+LONG_SECONDS, LONGEST = 3599, 999
 BARS = "▁▂▃▄▅▆▇█"
 # Bars of a curve in the live line, and at the end.
 LIVE_BARS, BARS_AT_END = 12, 48
@@ -115,29 +116,23 @@ def _change(found: Interval, unit: str = " %", none: float = 1.0) -> str:
 
 @contextmanager
 def tune_progress(err: TextIO) -> Iterator[Callable[[Progress], None]]:
-    """A line that is drawn anew on a terminal, with curves where it has room; else one every EVERY_SECONDS."""
-    drawn, told = can_draw(err), dict[str, float]()
+    """How far a training is, with curves where the row has room."""
 
     def on_progress(now: Progress) -> None:
+        step, left = Step("step", now.number, now.of), f"{clock(now.seconds)} left"
         if now.loss is None:
-            line = f"listening  lesson {now.number} of {now.of}, in the target's own words  {clock(now.seconds)} left"
-        else:
-            first, watched = (f"{100 * look.watched:.1f}" for look in (now.looks[0], now.looks[-1]))
-            loss, agrees = f"loss {now.loss:.2f}", f"agrees {first} → {watched} %"
-            step, left = f"step {now.number} of {now.of}", f"{clock(now.seconds)} left"
-            line = "  ".join((step, loss, agrees, left))
-            bars = min((terminal_size(err)[0] - 3 - len(line)) // 2, LIVE_BARS)
-            if bars > 1 and encodable(BARS, err) == BARS:
-                falling, rising = curves(now.looks, bars)
-                line = "  ".join((step, f"{loss} {falling}", f"{agrees} {rising}", left))
-        if drawn:
-            say(line)
-        elif told.get(now.doing, inf) - now.seconds >= EVERY_SECONDS:
-            told[now.doing] = now.seconds
-            print_line(err, line)
-            err.flush()
+            line.say(replace(step, part="listening", note=f"{left}{SEPARATOR}lessons in the target's own words"))
+            return
+        first, watched = (f"{100 * look.watched:.1f}" for look in (now.looks[0], now.looks[-1]))
+        said = [left, f"loss {now.loss:.2f}", f"agrees {first} → {watched} %"]
+        taken = len(status_row("", replace(step, note=SEPARATOR.join(said)), LONG_SECONDS, LONGEST))
+        bars = min((terminal_size(err)[0] - 2 - taken) // 2, LIVE_BARS)
+        if bars > 1 and encodable(BARS, err) == BARS:
+            falling, rising = curves(now.looks, bars)
+            said = [left, f"{said[1]} {falling}", f"{said[2]} {rising}"]
+        line.say(replace(step, note=SEPARATOR.join(said)))
 
-    with status_line(err) as say:
+    with StatusLine(err, "training") as line:
         yield on_progress
 
 

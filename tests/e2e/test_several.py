@@ -341,4 +341,7 @@ def test_only_rank_0_writes(specdec, tmp_path):
     out, told = specdec("-n", "8", "-k", "2", "--json", "--trace", trace).communicate(timeout=60)
     assert told == b""
     assert out.decode() == trace.read_text()
-    assert json.loads(out.splitlines()[-1])["event"] == "finish"
+    events = [json.loads(line) for line in out.splitlines()]
+    assert events[-1]["event"] == "finish"
+    one, other = events[0]["machine_bytes"]
+    assert one == other > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -38,8 +38,10 @@ WORDS = 32
 CLEAR, FLOOR = 0.6, 0.1
 
 
-def load_head(files: HeadFiles, hidden_size: int) -> HeadNetwork:
-    """The head with its weights in memory, for a target of `hidden_size`.
+def load_head(
+    files: HeadFiles, hidden_size: int, on_share: Callable[[float], None] = lambda share: None
+) -> HeadNetwork:
+    """The head with its weights in memory, for a target of `hidden_size`; `on_share` hears which share of them is.
 
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
@@ -55,7 +57,7 @@ def load_head(files: HeadFiles, hidden_size: int) -> HeadNetwork:
     head.load_weights(list(tensors.items()))
     head.eval()
     try:
-        device.read_weights(head)
+        device.read_weights(head, on_share)
     except RuntimeError as error:
         raise device_failure(error) or NotAvailable(
             f"{files.title} cannot be read: {reason(error)}", "download it again"
@@ -219,12 +221,18 @@ def agreement(head: HeadNetwork, target: CachedModel, texts: Sequence[Text]) -> 
     return HeadAgreement(len(words), right / max(len(words), 1), chance)
 
 
-def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) -> tuple[HeadNetwork, HeadAgreement]:
+def load_agreeing(
+    files: HeadFiles,
+    target: CachedModel,
+    texts: Iterator[Text],
+    on_share: Callable[[float], None] = lambda share: None,
+) -> tuple[HeadNetwork, HeadAgreement]:
     """The head in `files`, and how well it agrees with `target`'s own `texts`.
 
     They are asked for one by one until it agrees clearly. Raises: as `load_head`.
     """
-    head, read = load_head(files, target.network.hidden.output_head.hidden_size), list[Text]()
+    head = load_head(files, target.network.hidden.output_head.hidden_size, on_share)
+    read = list[Text]()
     found = agreement(head, target, read)
     for text in texts:
         read.append(text)
@@ -234,7 +242,7 @@ def load_agreeing(files: HeadFiles, target: CachedModel, texts: Iterator[Text]) 
     return head, found
 
 
-def own_texts(target: CachedModel, prompts: Sequence[Sequence[int]], stops: frozenset[int]) -> Iterator[Text]:
+def own_texts(target: CachedModel, prompts: Iterable[Sequence[int]], stops: frozenset[int]) -> Iterator[Text]:
     """What `target` says at temperature 0 after each of `prompts`, until it stops. Its own caches stay as they are."""
     for prompt in prompts:
         cached, context, outputs = target.fresh(), list(prompt), list[Output]()

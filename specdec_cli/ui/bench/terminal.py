@@ -17,32 +17,25 @@ from specdec_cli.bench import sentences
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, RULE, Interval
 from specdec_cli.bench.report import Comparison, LengthRow, Report, best_reports
 from specdec_cli.bench.result import BenchResult
-from specdec_cli.core.format import percent, size
-from specdec_cli.ui.display import counting
-from specdec_cli.ui.pairs import print_line
+from specdec_cli.core.format import lasted, percent, size
+from specdec_cli.core.progress import Step
+from specdec_cli.ui.panel.status import StatusLine
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.terminal import MUTED, can_draw, make_console, safe, terminal_size
+from specdec_cli.ui.terminal import MUTED, make_console, safe
 
 
 @contextmanager
-def bench_progress(err: TextIO, quiet: bool) -> Iterator[Callable[[str, float, float], None]]:
-    """Progress on `err`: a line that is overwritten on a terminal, else a line for each phase; none if `quiet`."""
-    told, drawn = set[str](), can_draw(err)
+def bench_progress(
+    err: TextIO, quiet: bool
+) -> Iterator[tuple[Callable[[str, float, float], None], Callable[[str], None]]]:
+    """What shows progress on `err`, and what prints a line meanwhile; nothing if `quiet`."""
+    with StatusLine(err, "measuring", shown=not quiet) as line:
 
-    def on_progress(what: str, share: float, seconds_left: float) -> None:
-        phase, left = what.split(" ", 1)[0], f"{clock(seconds_left)} left"
-        if quiet:
-            return
-        if drawn:
-            room = max(terminal_size(err)[0] - 30, 8)
-            report(round(100 * share), 100, f"{left}  {what if len(what) <= room else what[:room] + '…'}")
-        elif phase not in told:
-            told.add(phase)
-            print_line(err, f"{safe(phase)}… {left}")
-            err.flush()
+        def on_progress(what: str, share: float, seconds_left: float) -> None:
+            note = f"{clock(seconds_left)} left{SEPARATOR}{what.removeprefix('measuring ')}"
+            line.say(Step("", round(100 * share), 100, "%", note))
 
-    with counting(err) as report:
-        yield on_progress
+        yield on_progress, line.tell
 
 
 def clock(seconds: float) -> str:
@@ -93,11 +86,9 @@ def heading(result: BenchResult) -> Text:
     """Who was measured, where, and how."""
     settings, environment = result.settings, result.environment
     ends = "natural ends" if settings.ends == "natural" else "fixed length"
-    minutes, seconds = divmod(round(result.seconds), 60)
-    took = f"{minutes} min {seconds} s" if minutes else f"{seconds} s"
     drafts = " or ".join(contender.name for contender in settings.contenders)
     short = settings.target.rstrip("/").rsplit("/", 1)[-1]
-    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, took]
+    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, lasted(round(result.seconds))]
     first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{SEPARATOR}{short} + {drafts}"), "dim"))
     return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
 

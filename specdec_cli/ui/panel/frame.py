@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from rich.text import Text
@@ -13,7 +14,8 @@ from specdec_cli.core.kinds import kind_of
 from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
 from specdec_cli.ui.panel.rounds import legends, round_rows
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState
-from specdec_cli.ui.summary import SEPARATOR, reason, reliable_pace, verdict_style
+from specdec_cli.ui.panel.status import READING, reading_step, status_row
+from specdec_cli.ui.summary import SEPARATOR, machines, reason, reliable_pace, verdict_style
 from specdec_cli.ui.terminal import MUTED, safe
 
 WIDEST: Final = 120
@@ -39,12 +41,12 @@ def frame_rows(
     width = min(width, WIDEST)
     top = edge("╭╮", _titles(state), _verdict(state), width)
     if not state.recent or state.start is None:
-        return [top, boxed(_waiting(state), width), edge("╰╯", [Text()], [Text()], width)]
+        return [top, boxed(_waiting(state, width - 4), width), edge("╰╯", [Text()], _held(state), width)]
     most = min(most_rounds, height // 2 - 3)
     rounds = round_rows(state.recent[-most:], state.start, width - 4) if most else []
     blank, why = [] if state.ended else [Text()] * (most - len(rounds)), Text(_why(state), "dim")
     middle = [edge("├┤", [why, Text()], [Text()], width)] if most or why else []
-    bottom = edge("╰╯", legends(state.drafts), [Text()], width)
+    bottom = edge("╰╯", legends(state.drafts), _held(state), width)
     drawn = [boxed(row, width) for row in (*rounds, *blank, _sums(state, width - 4))]
     return [top, *drawn[:-1], *middle, drawn[-1], bottom]
 
@@ -76,23 +78,17 @@ def by_position(rates: Sequence[float], width: int, before: str = "") -> Text:
     return Text()
 
 
-def _waiting(state: PanelState) -> Text:
+def _waiting(state: PanelState, width: int) -> Text:
+    """What is read of the prompt, for how long, and how long the rest will take at that pace."""
     if state.start is None or state.ended:
         return Text("nothing was generated" if state.ended else "…", "dim")
-    if state.prefill is not None:
+    step, spent = reading_step(state.start.prompt_tokens, state.reading), state.now - state.began
+    if state.prefill is not None and not step.part:
         return Text("read the prompt, first token…", "dim")
-    read = f"{state.reading.read_tokens:,} of ".replace(",", " ") if state.reading else ""
-    return Text(f"reading the prompt, {read}{count(state.start.prompt_tokens, 'token')}{_time_left(state)}…", "dim")
-
-
-def _time_left(state: PanelState) -> str:
-    """The share of the prompt that was read, for how long it has been, and how long the rest will take at that pace."""
-    spent = state.read_at - state.began
-    if state.reading is None or spent < 1 or not state.reading.read_tokens:
-        return ""
-    share = state.reading.read_tokens / state.reading.prompt_tokens
-    left = duration(round(spent / share - spent))
-    return f"{SEPARATOR}{percent(share)} in {duration(round(spent))}, about {left} left"
+    if step.done and not step.part and (took := state.read_at - state.began) >= 1:
+        left = max(took * step.of / step.done - spent, 0)
+        step = replace(step, note=f"about {duration(round(left))} left")
+    return Text(status_row(READING, step, spent, width), "dim")
 
 
 def _name(state: PanelState) -> str:
@@ -100,16 +96,26 @@ def _name(state: PanelState) -> str:
     return safe(state.name or target).replace("\n", " ")
 
 
+def _machines(state: PanelState) -> list[str]:
+    return machines(state.start) if state.start else []
+
+
+def _held(state: PanelState) -> list[Text]:
+    """How much each of several machines holds."""
+    return [*(Text(held, "dim") for held in _machines(state)[1:]), Text()]
+
+
 def _settings(state: PanelState) -> list[str]:
-    """What the answer must be, who drafts, unless it is the draft model, and K."""
+    """How many machines, what the answer must be, who drafts, unless it is the draft model, and K."""
     start = state.start
     if start is None:
         return []
+    shared = _machines(state)[:1]
     if not state.drafts:
-        return ["plain decoding"]
+        return [*shared, "plain decoding"]
     kind = kind_of(start.drafter)
     named = kind.drafts and not (kind.draft_alone or kind.mixed)
-    return [*filter(None, [start.constraint, start.drafter if named else None]), f"K {start.k}"]
+    return [*shared, *filter(None, [start.constraint, start.drafter if named else None]), f"K {start.k}"]
 
 
 def _progress(state: PanelState) -> tuple[str, str]:
@@ -130,7 +136,8 @@ def _titled(state: PanelState, parts: list[str]) -> Text:
 def _titles(state: PanelState) -> list[Text]:
     """NAME · K · round, from the longest to the shortest spelling."""
     settings, (progress, shorter) = _settings(state), _progress(state)
-    return [_titled(state, parts) for parts in ([*settings, progress], [progress], [shorter], [])]
+    shared = _machines(state)[:1]
+    return [_titled(state, parts) for parts in ([*settings, progress], [*shared, progress], [progress], [shorter], [])]
 
 
 def _verdict(state: PanelState) -> list[Text]:
@@ -153,7 +160,7 @@ def _line(state: PanelState, width: int) -> Text:
     """The panel in one line: the title, the most important figures as far as they fit, and the verdict."""
     figures = state.figures
     if not figures["target_passes"]:
-        return Text(shortened(_waiting(state).plain, width))
+        return Text(shortened(_waiting(state, width).plain, width))
     rate = figures["draft_acceptance_rate"]
     accepted = [] if rate is None else [f"{percent(rate)} accepted"]
     parts = [*_settings(state), _progress(state)[0], *accepted, speed(reliable_pace(figures))]

@@ -8,17 +8,20 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from threading import RLock
 from typing import Final, TextIO
 
 from rich.text import Text
 
-from specdec_cli.core.events import Event, Failure, Finish, RoundDone, Start
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.core.fates import Fate, Judged, TokenStream
 from specdec_cli.ui.panel.answer import AnswerRows, rejected_word
 from specdec_cli.ui.panel.frame import WIDEST, frame_rows
 from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.panel.rounds import RoundRows
 from specdec_cli.ui.panel.state import KEPT_ROUNDS, PanelState, drafting
+from specdec_cli.ui.panel.status import TICK_SECONDS, ticking
 from specdec_cli.ui.summary import Closing, print_lines, summary
 from specdec_cli.ui.terminal import has_colour, make_console, same_terminal, terminal_size
 from specdec_cli.ui.writer import AnswerWriter
@@ -61,6 +64,7 @@ class PanelDisplay:
         self._coloured = colour_answer and has_colour(self._console)
         self._answer = None if same_terminal(out, err) else AnswerWriter(out)
         self._state = PanelState(name=name)
+        self._drawing, self._ticks = RLock(), contextlib.ExitStack()
         self._reset(coloured=False)
 
     def _size(self) -> tuple[int, int]:
@@ -74,7 +78,14 @@ class PanelDisplay:
 
     def handle(self, event: Event) -> None:
         """Folds one event, and draws if a refresh is due."""
-        now = self._clock()
+        if not isinstance(event, Start | Reading | Prefill):
+            self._ticks.close()
+        with self._drawing:
+            self._show(event, self._clock())
+        if isinstance(event, Start):
+            self._ticks.enter_context(ticking(self._tick, self._drawing, TICK_SECONDS))
+
+    def _show(self, event: Event, now: float) -> None:
         if isinstance(event, Start):
             self._reset(self._coloured and drafting(event))
             self._record = RoundRows(event, min(self._size()[0], WIDEST), cut=False)
@@ -87,13 +98,17 @@ class PanelDisplay:
         if isinstance(event, Finish):
             self._finish(event)
         elif isinstance(event, Failure):
-            self.close()
+            self._leave()
         elif self._drawn_at is None or now - self._drawn_at >= REFRESH_SECONDS:
             self._drawn_at = now
             self._refresh()
 
     def close(self) -> None:
         """Erases the panel, ends a partial answer's line and shows the cursor again."""
+        self._ticks.close()
+        self._leave()
+
+    def _leave(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._region.release(self._rest())
         if self._answer is not None:
@@ -126,6 +141,11 @@ class PanelDisplay:
     def _rest(self) -> str:
         self._above += self._rows.finish(self._size()[0])
         return self._complete()
+
+    def _tick(self) -> None:
+        """How long the prompt has been read goes on between its chunks."""
+        self._state = replace(self._state, now=self._clock())
+        self._refresh()
 
     def _refresh(self) -> None:
         rows = self._frame()

@@ -20,8 +20,8 @@ class PanelState:
     """One reply so far. `name` is the pair's; without one the target's name is shown.
 
     `recent` holds the newest rounds, newest last. `began` and `read_at` are the seconds of the start, and of the last
-    piece of the prompt that was read. `stats` is never mutated. `final` holds the figures of the finish event, which
-    replace the running ones.
+    piece of the prompt that was read; it is `now`. `stats` is never mutated. `final` holds the figures of the finish
+    event, which replace the running ones.
     """
 
     name: str = ""
@@ -29,6 +29,7 @@ class PanelState:
     began: float = 0.0
     reading: Reading | None = None
     read_at: float = 0.0
+    now: float = 0.0
     prefill: Prefill | None = None
     recent: tuple[RoundDone, ...] = ()
     stats: Stats = field(default_factory=Stats)
@@ -39,9 +40,9 @@ class PanelState:
         """The state after `event`, which came at `now` seconds."""
         match event:
             case Start():
-                return PanelState(name=self.name, start=event, began=now)
+                return PanelState(name=self.name, start=event, began=now, now=now)
             case Reading():
-                return replace(self, reading=event, read_at=now)
+                return replace(self, reading=event, read_at=now, now=now)
             case Prefill():
                 return replace(self, prefill=event)
             case RoundDone():

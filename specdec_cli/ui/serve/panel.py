@@ -6,11 +6,11 @@ marks only, no word of a prompt or an answer; marks differ in shape, too.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import groupby
+from threading import RLock
 from types import TracebackType
 from typing import Final, Self, TextIO
 
@@ -23,13 +23,12 @@ from specdec_cli.ui.panel.box import boxed, edge, shortened, spread
 from specdec_cli.ui.panel.frame import by_position
 from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.panel.rounds import STYLES
+from specdec_cli.ui.panel.status import ticking
 from specdec_cli.ui.summary import SEPARATOR
-from specdec_cli.ui.suspension import Suspension, may_draw
+from specdec_cli.ui.suspension import Suspension
 from specdec_cli.ui.terminal import MUTED, make_console, safe, terminal_size
 
 REFRESH_SECONDS: Final = 0.25
-LEAVING_SECONDS: Final = 2.0
-"""Longest wait for a frame that is being written, before the terminal is given back."""
 WIDEST, NARROWEST, LOWEST = 120, 66, 12
 """Cells of a row, and the sizes below which one line replaces the panel."""
 LINES_ABOVE, FRAME_ROWS, NAME = 3, 7, 18
@@ -55,9 +54,7 @@ class ServerPanel:
         self._region = LiveRegion(self._console, err, self._size)
         self._lines: deque[str] = deque()
         self._drawn: tuple[list[Text], tuple[int, int]] = [], (0, 0)
-        self._drawing, self._ended, self._left = threading.Lock(), threading.Event(), False
-        self._suspension = Suspension(self._leave, self._resume)
-        self._thread = threading.Thread(target=self._run, name="panel", daemon=True)
+        self._suspension, self._ticks = Suspension(self._region.leave, self._resume), ExitStack()
 
     def say(self, line: str) -> None:
         """Print a line above the panel, with the next frame; from any thread."""
@@ -65,31 +62,20 @@ class ServerPanel:
 
     def __enter__(self) -> Self:
         self._suspension.hold()
-        self._thread.start()
+        self._ticks.enter_context(ticking(self.draw, RLock(), REFRESH_SECONDS))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """The panel goes; its sums and the terminal's cursor stay."""
-        self._ended.set()
-        self._thread.join(LEAVING_SECONDS)
+        self._ticks.close()
         self._suspension.release()
         with suppress(OSError, ValueError):  # the terminal is gone
             self._region.release(self._above(), ended_rows(self._status(), self._size()[0]))
 
-    def _run(self) -> None:
-        with suppress(OSError, ValueError):
-            while True:
-                with self._drawing:
-                    self.draw()
-                if self._ended.wait(REFRESH_SECONDS):
-                    return
-
     def draw(self) -> None:
         """One frame, if anything changed since the last one; on one screen it never gets lower, for it would jump."""
-        if may_draw() and self._left:  # the process is about to stop: the terminal is the shell's
-            return
         size, (drawn, before) = self._size(), self._drawn
         rows = frame_rows(self._status(), self._name, self._url, *size, len(drawn) if size == before else 0)
         if (rows, size) != self._drawn or self._lines:
@@ -106,17 +92,9 @@ class ServerPanel:
                     self._console.print(row, soft_wrap=True)
         return capture.get()
 
-    def _leave(self) -> None:
-        """In a signal's handler, before the process stops."""
-        self._left = True  # at once: no frame begins any more
-        drawn = self._drawing.acquire(timeout=LEAVING_SECONDS)
-        self._region.leave()
-        if drawn:
-            self._drawing.release()
-
     def _resume(self) -> None:
         self._region.forget()
-        self._drawn, self._left = ([], (0, 0)), False
+        self._drawn = [], (0, 0)
 
 
 def frame_rows(status: SchedulerStatus, name: str, url: str, width: int, height: int, least: int = 0) -> list[Text]:

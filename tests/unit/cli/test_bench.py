@@ -148,7 +148,7 @@ def test_k_drafter_and_draft_context_are_written_together(tmp_path):
 def test_a_bench_records_the_draft_context_in_effect(specdec, monkeypatch, arguments, context, own):
     seen = []
 
-    def load_machine(request, cancelled, tell):
+    def load_machine(request, cancelled, tell, report):
         seen.append(request.settings)
         raise KeyboardInterrupt
 
@@ -161,7 +161,7 @@ def test_a_bench_records_the_draft_context_in_effect(specdec, monkeypatch, argum
 def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
     seen = []
 
-    def load_machine(request, cancelled, tell):
+    def load_machine(request, cancelled, tell, report):
         seen.append("loads")
         raise KeyboardInterrupt
 

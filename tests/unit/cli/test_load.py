@@ -42,7 +42,7 @@ def test_a_pair_by_name_and_by_its_models(models):
 
 @pytest.mark.parametrize(
     ("term", "begins"),
-    [("xterm", "\r\x1b[2K\x1b[?7lloading ./nobody…\x1b[?7h\r\x1b[2K"), ("dumb", "loading ./nobody…\n")],
+    [("xterm", "\x1b[?2026h\x1b[?25l\x1b[?7lloading ./nobody…\x1b[K\r\x1b[?7h"), ("dumb", "loading ./nobody…\n")],
 )
 def test_a_terminal_says_what_is_loaded_before_the_pair_is_resolved(specdec, capsys, monkeypatch, term, begins):
     """The bug: it came after seconds of imports, and of reading tokenizers to find a draft."""
@@ -50,7 +50,6 @@ def test_a_terminal_says_what_is_loaded_before_the_pair_is_resolved(specdec, cap
     for command in (["run", "-p", "./nobody", "hi"], ["audit", "-p", "./nobody"], ["bench", "-p", "./nobody"]):
         with monkeypatch.context() as terminal:
             terminal.setattr("specdec_cli.ui.terminal.is_terminal", lambda stream: True)
-            terminal.setattr("specdec_cli.ui.display.is_terminal", lambda stream: True)
             _, out, err = specdec(*command)
         assert out == "" and err.startswith(begins), err
     assert specdec("run", "-p", "./nobody", "hi")[2].startswith("error:")  # no terminal, no word

@@ -276,16 +276,15 @@ def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatch):
-    monkeypatch.setattr(screen, "can_draw", lambda _: True)
-    monkeypatch.setattr("specdec_cli.ui.display.can_draw", lambda _: True)
-    monkeypatch.setattr(screen, "terminal_size", lambda _: (width, 24))
-    monkeypatch.setattr("specdec_cli.ui.display.terminal_size", lambda _: (width, 24))
+    monkeypatch.setattr("specdec_cli.ui.panel.status.can_draw", lambda _: True)
+    for module in ("tune", "panel.status"):
+        monkeypatch.setattr(f"specdec_cli.ui.{module}.terminal_size", lambda _: (width, 24))
     looks, err = tuple(Look(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
     with screen.tune_progress(err) as report:
         report(Progress("learning", 59.0, 990, 1000, 3.2, looks))
-        line = err.getvalue().rpartition("\x1b[?7l")[2].removesuffix("\x1b[?7h")
-    assert line.startswith("step 990 of 1000  loss 3.20") and line.endswith("left" if width > 40 else "…")
-    assert (len(line) < width and "█" in line) == (width > 60)
+        line = re.findall(r"\x1b\[\?7l(step [^\x1b\r]*)", err.getvalue())[-1]
+    assert line.startswith("step 990 of 1000 · 0:59 left") and ("agrees 0.0 → 97.5 %" in line) == (width > 60)
+    assert len(line) <= width and ("█" in line) == (width > 80)
 
 
 def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatch):

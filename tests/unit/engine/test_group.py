@@ -35,6 +35,13 @@ def test_a_sum_with_what_does_not_belong_to_it_gives_no_token(monkeypatch):
     assert garbled.agreed(mx.array([3, 4], mx.uint32)).tolist() == [3, 4]
 
 
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_rank_hears_what_each_one_holds_beyond_32_bits(number, monkeypatch):
+    held = [7 * 10**9 + 5, (1 << 20) - 1]
+    parts = [part * (at != number) for at in (0, 1) for part in divmod(held[at], 1 << 20)]
+    assert group(number, lambda own: own + mx.array(parts), monkeypatch).gather(held[number]) == tuple(held)
+
+
 def messages(monkeypatch, context, act):
     """What rank 0 of such a context sends by `act`."""
     sent = []

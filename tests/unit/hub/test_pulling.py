@@ -103,6 +103,17 @@ def test_progress_never_goes_back_and_ends_with_every_file_whole(server, home):
     assert len(set(done[ONE])) >= 3
 
 
+def test_a_verification_says_how_many_bytes_it_has_read(server, home):
+    server.commit(NAME, model())
+    ask(server, home, PULL)
+    verified = "hub.verify(hub.resolve('org/tiny', offline=True), heard.append)"
+    code = f"heard = []\n{verified}\nresult = [(step.done, step.of, step.unit, step.note) for step in heard]"
+    steps = ask(server, home, code)
+    done = [sum(len(model()[path]) for *_, path in steps[:at]) for at in range(len(steps))]
+    assert [tuple(step[:3]) for step in steps] == [(bytes_, MODEL_BYTES, "bytes") for bytes_ in done]
+    assert sorted(path for *_, path in steps) == sorted(MODEL_FILES)
+
+
 # No connection of any kind can be made from here on.
 BLOCKED = """
 import socket

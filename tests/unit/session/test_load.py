@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 from threading import Event
 
+import mlx.core as mx
+import mlx.nn as nn
 import pytest
 
 from fakes.counting import counting_folder
@@ -255,3 +257,28 @@ def test_the_threads_of_the_blas_are_chosen_by_measuring_once_a_machine_and_size
     assert session_load.fit_threads(target, kept, True, clock) == fastest and used == [2, 1, fastest]
     assert session_load.fit_threads(target, kept, True, clock) == fastest and used[3:] == [fastest]  # kept
     assert session_load.fit_threads(target, {}, False, clock) == 1 and used[4:] == [1]  # ranks must agree
+
+
+def test_loading_says_how_many_bytes_of_both_models_were_read(tiny_pair, monkeypatch):
+    """`loading qc…` stood still for minutes."""
+    monkeypatch.setattr(device, "SLICE_BYTES", 1 << 10)
+    monkeypatch.setattr(device, "SLICE_ARRAYS", 3)
+    heard = []
+    load(Pair("tiny", *map(str, tiny_pair)), report=heard.append)
+    whole = sum(read_checkpoint(folder, "m").loaded_bytes for folder in tiny_pair)
+    done = [step.done for step in heard]
+    assert {(step.of, step.unit, step.part) for step in heard} == {(whole, "bytes", "")}
+    assert done == sorted(done) and done[0] == 0 and done[-1] == whole and len(set(done)) > 5
+
+
+@pytest.mark.parametrize(("most", "each"), [(80, 1 << 28), (2, 1 << 28), (80, 1)])
+def test_weights_are_read_in_slices_of_few_tensors_and_few_bytes(most, each, monkeypatch):
+    """One evaluation of all of them would say nothing in between; too many at once stop whoever evaluates beside."""
+    monkeypatch.setattr(device, "SLICE_BYTES", each)
+    monkeypatch.setattr(device, "SLICE_ARRAYS", most)
+    evaluated, shares, module = [], [], nn.Linear(4, 4)
+    module.more = [mx.zeros(8) for _ in range(5)]
+    monkeypatch.setattr(device.mx, "eval", evaluated.append)
+    device.read_weights(module, shares.append)
+    assert sum(map(len, evaluated)) == 7 and shares[-1] == 1.0 and shares == sorted(shares)
+    assert len(evaluated) == len(shares) == {(80, 1 << 28): 1, (2, 1 << 28): 4, (80, 1): 7}[most, each]

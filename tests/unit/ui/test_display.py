@@ -7,13 +7,11 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pyte
 import pytest
 
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
-from specdec_cli.ui import display as display_module
 from specdec_cli.ui.display import (
     JsonlDisplay,
     Look,
@@ -22,7 +20,6 @@ from specdec_cli.ui.display import (
     print_columns,
     print_error,
     print_notice,
-    status_line,
 )
 from specdec_cli.ui.panel.live import PanelDisplay
 from specdec_cli.ui.plain import PlainDisplay
@@ -86,43 +83,6 @@ def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path:
     missing = tmp_path / "nowhere" / "trace.jsonl"
     with pytest.raises(UsageError, match=f"--trace {missing} cannot be written: No such file or directory"):
         opened(io.StringIO(), io.StringIO(), trace=missing)
-
-
-@pytest.mark.slow
-def test_a_status_line_is_there_while_it_lasts_and_only_on_a_terminal(terminal: Terminal) -> None:
-    pipe = io.StringIO()
-    with status_line(terminal.err) as say, status_line(pipe) as tell:
-        say("loading de\x1b[2Jmo…")
-        tell("loading demo…")
-        assert terminal.lines() == ["loading demo…"]
-    assert terminal.lines() == [] and pipe.getvalue() == ""
-
-
-LONG_LINES = [
-    "loading /a/very/long/path/of/a/model…",
-    "loading 模型模型模型模型模型…",
-    "a\nb\tc" * 9,
-    "👩‍👩‍👧" * 20,
-    "é" * 79,
-]
-
-
-@pytest.mark.parametrize("words", LONG_LINES)
-@pytest.mark.parametrize("columns", [1, 2, 3, 7, 20, 37, 80])
-def test_a_status_line_never_outlives_its_row_at_any_width(monkeypatch, words: str, columns: int) -> None:
-    """`run --target PATH` on a terminal narrower than that left its upper rows, once for each time it was written."""
-    screen = pyte.Screen(columns, 5)
-    stream, err = pyte.Stream(screen), io.StringIO()
-    monkeypatch.setattr(display_module, "can_draw", lambda _: True)
-    monkeypatch.setattr(display_module, "terminal_size", lambda _: (columns, 5))
-    with status_line(err) as say:
-        for turn in range(3):
-            say(words + str(turn))
-            stream.feed(err.getvalue())
-            err.seek(err.truncate(0))
-            assert screen.cursor.y == 0 and any(row.strip() for row in screen.display)
-    stream.feed(err.getvalue())
-    assert not any(row.strip() for row in screen.display) and pyte.modes.DECAWM in screen.mode
 
 
 def test_columns_are_separated_by_tabs_in_a_pipe_and_filtered() -> None:

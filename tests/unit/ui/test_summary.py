@@ -59,6 +59,13 @@ def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None
     assert lines(**known, device="cpu")[4:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
 
 
+def test_several_machines_have_a_line_that_says_how_much_each_holds() -> None:
+    known = {"machine_bytes": (1_200_000_000, 1_200_100_000)}
+    assert lines(**known) == [*lines(), "2 machines, 1.2 GB on each"]
+    assert lines(machine_bytes=(1_200_000_000, 800_000_000, 1))[1:] == ["3 machines, 1.2 GB + 800 MB + 1 B"]
+    assert lines(**known, below_panel=True) == lines(below_panel=True) == []
+
+
 def test_below_a_panel_is_only_what_it_does_not_say() -> None:
     assert lines(below_panel=True) == []
     assert lines(below_panel=True, reason="length") == ["stopped at --max-tokens 100"]

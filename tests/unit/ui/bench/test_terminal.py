@@ -10,8 +10,10 @@ from fakes.bench import sample_result
 from specdec_cli.bench.estimate import Interval
 from specdec_cli.bench.report import compare, reports
 from specdec_cli.bench.result import Contender
+from specdec_cli.core.progress import Step
 from specdec_cli.system.machine import MachineState
 from specdec_cli.ui.bench.terminal import _change, bar, bench_progress, print_bench, print_comparison
+from specdec_cli.ui.panel.status import StatusLine
 from specdec_cli.ui.terminal import make_console
 
 GOLDEN_80 = """\
@@ -134,13 +136,15 @@ def test_a_comparison_says_what_differs_before_what_changed(result, monkeypatch)
 # Progress
 
 
-def test_progress_into_a_file_is_a_line_a_phase():
-    err = io.StringIO()
-    with bench_progress(err, quiet=False) as on_progress:
-        on_progress("warming up", 0.0, 110.0)
+@pytest.mark.parametrize("quiet", [False, True])
+def test_progress_says_how_far_it_is_and_what_is_measured(quiet, monkeypatch):
+    err, heard = io.StringIO(), []
+    monkeypatch.setattr(StatusLine, "say", lambda _, step: heard.append(step))
+    with bench_progress(err, quiet) as (on_progress, tell):
         on_progress("measuring K 4 on chat: b", 0.2, 100.0)
-        on_progress("measuring K 4 on code: c", 0.5, 60.0)
-    assert err.getvalue() == "warming… 1:50 left\nmeasuring… 1:40 left\n"
+        tell("this machine is slow")
+    assert heard == [Step("", 20, 100, "%", "1:40 left · K 4 on chat: b")]
+    assert err.getvalue() == "" if quiet else "this machine is slow\n"
 
 
 def test_a_comparison_shows_k_as_typed_and_no_interval_that_says_nothing(result):

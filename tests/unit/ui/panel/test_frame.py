@@ -195,8 +195,8 @@ def test_a_lookup_is_named_in_the_title_and_several_drafters_in_their_rows() -> 
 @pytest.mark.parametrize(
     ("read", "seconds", "told"),
     [
-        (617, 12.0, "617 of 1 234 tokens · 50 % in 12 s, about 12 s left…"),
-        (123, 30.0, "123 of 1 234 tokens · 10 % in 30 s, about 5 min left…"),
+        (617, 12.0, "617 of 1 234 tokens · 12 s · about 12 s left"),
+        (123, 30.0, "123 of 1 234 tokens · 30 s · about 5 min left"),
         (617, 0.2, "617 of 1 234 tokens…"),
     ],
 )
@@ -204,6 +204,19 @@ def test_while_a_prompt_is_read_its_share_the_time_and_the_time_left_are_told(re
     """`512 of 5 010 tokens` stood still for minutes, with no word on how many."""
     state = PanelState().apply(START, 100.0).apply(Reading("target", read, 1234), 100.0 + seconds)
     assert render(state, 80, 24, small=True).plain == f"reading the prompt, {told}"
+
+
+@pytest.mark.parametrize("drafter", ["model", "none"])
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_several_machines_are_in_the_title_and_what_each_holds_below(width, drafter) -> None:
+    start = replace(START, drafter=drafter, machine_bytes=(1_200_000_000, 1_200_100_000))
+    how = "K 4" if drafter == "model" else "plain decoding"
+    for state in (PanelState(name="demo").apply(start), folded(ROUNDS, start)):
+        rows = render(state, width, 24).plain.splitlines()
+        narrow = width == 60 and state.recent  # there the round and the verdict come first, and what the marks mean
+        assert rows[0].startswith(f"╭─ demo · 2 machines · {'round 5' if narrow and drafter == 'none' else how} ")
+        assert rows[-1].endswith(" 1.2 GB on each ─╯") or (narrow and drafter == "model")
+    assert render(state, 120, 24, small=True).plain.startswith(f"demo · 2 machines · {how} · round 5 ")
 
 
 def test_a_small_panel_is_one_line() -> None:

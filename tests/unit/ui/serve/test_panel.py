@@ -11,7 +11,7 @@ import pytest
 
 from fakes.desk_status import BUSY, IDLE
 from fakes.ui_script import Terminal
-from specdec_cli.ui.serve import panel as module
+from specdec_cli.ui.panel import status
 from specdec_cli.ui.serve.panel import ServerPanel
 
 URL = "http://127.0.0.1:8040"
@@ -105,7 +105,7 @@ def test_ctrl_z_leaves_a_clean_terminal_and_the_panel_comes_back(terminal):
 
 
 def test_a_terminal_that_takes_nothing_holds_up_nobody(terminal, monkeypatch):
-    monkeypatch.setattr(module, "LEAVING_SECONDS", 0.05)
+    monkeypatch.setattr(status, "LEAVING_SECONDS", 0.05)
     stuck, entered = threading.Event(), threading.Event()
     panel = ServerPanel(terminal.err, "demo", URL, lambda: BUSY)
 
@@ -127,6 +127,5 @@ def test_a_terminal_that_is_gone_ends_the_panel_and_nothing_else(terminal):
     with ServerPanel(terminal.err, "demo", URL, lambda: now[0]) as panel:
         terminal.err.close()
         now[0] = IDLE
-        panel._thread.join(20)
-        assert not panel._thread.is_alive()
+        until(lambda: all(thread.name != "ticks" for thread in threading.enumerate()))
         panel.say("nobody reads it")
