@@ -75,8 +75,10 @@ PAIR, MODEL = ("-p", "--pair"), ("-m", "--model", "-hf")
 # What names a model that need not be here: before a prompt, a Hub id or a name like Qwen3-8B or qwen3:8b; alone, only
 # what can hardly be a prompt, ORGANISATION/Qwen3-8B.
 BEFORE = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+|(?=.*\d)[\w.]+[:-][\w.:-]+")
-# A family of models of which pairs are called, as llama3 is.
-FAMILY = re.compile(r"([a-z]{4,})[\d.]*")
+# A family of models of which pairs are called, as llama3 or llama3.2:1b is.
+FAMILY = re.compile(r"([a-z]{4,})(?:[-\d.:][\w.:-]*)?")
+# A word that is hardly a prompt: alone, a name of a family, or where nobody chose a model that could answer, any name.
+NUMBERED = re.compile(r"(?=.*[\d.:])[a-z][\w.:-]*\w", re.I)
 ALONE = re.compile(r"[\w.-]+/(?=[\w.-]*\d)[\w.]+-[\w.-]+")
 
 
@@ -125,11 +127,14 @@ def name_first(
 ) -> tuple[ModelOptions, str | None]:
     """`specdec run MODEL 'prompt'`: the models with that one, and the prompt, which an only argument may be as well.
 
-    Raises: UsageError for two arguments of which the first names no model, or is a second one.
+    Raises: UsageError for two arguments of which the first names no model, or is a second one; NotAvailable for an only
+    one that is like a name, and nobody's.
     """
     forbid_network(models.offline)  # before the look for models imports what obeys it
     named = is_on_the_line(context, "pair") or is_on_the_line(context, "target")
     if first is None or (prompt is None and (named or not names_a_model(first, ALONE))):
+        if first and not named and NUMBERED.fullmatch(first):
+            _refuse_a_name(context, first)
         return models, first
     if named or not names_a_model(first, BEFORE):
         other = "name a model once" if named else "specdec pairs lists the models that are known"
@@ -138,13 +143,27 @@ def name_first(
     return replace(models, pair=first, target=None), prompt
 
 
+def _refuse_a_name(context: typer.Context, word: str) -> None:
+    """Raises: NotAvailable for a word with the name of a family, and for any where nobody chose what could answer."""
+    from specdec_cli.pairs.catalog import registry
+
+    known = registry()
+    if _has_a_family(word) or not (known.default_pair or any(map(context.params.get, ("raw", "pair", "target")))):
+        known.find(word)
+
+
+def _has_a_family(word: str) -> bool:
+    family = FAMILY.fullmatch(word.lower())
+    return family is not None and bool(pair_names(family[1]))
+
+
 def names_a_model(word: str, ids: re.Pattern[str]) -> bool:
     """Whether a first argument names a pair or a model; `ids` is the shape of those that need not be here."""
     if not word.strip() or len(word.encode()) > 255:  # no path is longer
         return False
     if word.replace(":", "-") in pair_names("") or ids.fullmatch(word):
         return True
-    if ids is BEFORE and (family := FAMILY.fullmatch(word.lower())) and pair_names(family[1]):
+    if ids is BEFORE and _has_a_family(word):
         return True
     from specdec_cli import hub
     from specdec_cli.pairs.names import settle

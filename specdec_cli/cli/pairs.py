@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import typer
@@ -16,7 +18,7 @@ from specdec_cli.cli.command import ask, grouped, require_answer
 from specdec_cli.cli.load import choose_named, draft_name
 from specdec_cli.cli.options import HostOptions, NameOptions, PairOptions
 from specdec_cli.cli.several import machine_bytes
-from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
@@ -59,7 +61,7 @@ def pairs(
     rows = catalog.rows(known)
     best = [pair.name for pair in choose.fitting(known)[:1]]
     rows = [replace(row, recommended=row.pair.name in best) for row in rows]
-    rows += catalog.other_rows(known, rows)
+    rows += choose.drafted(catalog.other_rows(known, rows), known)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
@@ -147,11 +149,25 @@ def use(*, named: NameOptions, yes: bool = False, force: bool = False) -> None:
 
     name = named.required
     # Whatever the default pair is now: an unknown one can be replaced.
-    pair = registry.load_registry(registry.packaged_file(), registry.user_file()).find(name)
+    known = registry.load_registry(registry.packaged_file(), registry.user_file())
+    if name not in known.pairs and (add := _adding(name)):
+        raise NotAvailable(f"{name} is a model that is here, and the default is a pair", add)
+    pair = known.find(name)
     if not force:
         _bring(pair, yes)
     registry.set_default(config_file(), registry.user_file(), name)
     say(f"{name} is now the default pair")
+
+
+def _adding(name: str) -> str:
+    """The command that makes a pair of the model of that name, with its draft; empty where none is here."""
+    from specdec_cli.pairs.choose import choose
+
+    with suppress(SpecdecError):
+        pair = choose(name, None, None, here=True).pair
+        called = pair.name if NAME.fullmatch(pair.name) else "NAME"
+        return shlex.join(["specdec", "pairs", "add", called, *pair.options])
+    return ""
 
 
 def _bring(pair: Pair, yes: bool) -> None:

@@ -39,6 +39,31 @@ def pair_names(incomplete: str) -> list[str]:
     return [name for name in known.pairs if name.startswith(incomplete)]
 
 
+class _Completion(str):
+    """One that is offered in whatever case it was begun: Typer asks this of each."""
+
+    __slots__ = ()
+
+    def startswith(self, *_: object) -> bool:
+        return True
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """Pairs and models in any case, those that are here first; those too large for this machine are left out."""
+    from specdec_cli.pairs.catalog import other_rows, registry, rows
+
+    try:
+        listed = rows(known := registry())
+        every = [row for row in (*listed, *other_rows(known, listed)) if row.fits is not False]
+    except SpecdecError:
+        return []
+    usable = [row for row in every if row.downloaded or row.folder is None]
+    names = {row.pair.name: row.downloaded for row in usable}
+    names |= {row.pair.target: True for row in usable if row.folder and "/" in incomplete}
+    found = [_Completion(name) for name in names if name.lower().startswith(incomplete.lower())]
+    return sorted(found, key=lambda name: not names[name])
+
+
 def complete_kinds(incomplete: str) -> list[str]:
     """Kinds of bundled prompts; of several, with commas between them, the last."""
     from specdec_cli.bench.prompts import KINDS
@@ -128,12 +153,12 @@ HOSTS = Row("--hosts A,B", "Machines that share the target, this one first",
 # Sections and their rows, in the order of the helps.
 TABLE: Mapping[str, tuple[Row, ...]] = {
     "Arguments": (
-        Row("MODEL", "The pair or model that answers, as after -p", complete=pair_names),
+        Row("MODEL", "The pair or model that answers, as after -p", complete=complete_models),
         Row("PROMPT", "The prompt; stdin and --file come before it"),
         Row("PROMPT", "The first message, sent before you type", of="chat"),
         Row("PROMPT", "The prompt; stdin comes before it", of="race"),
         Row("NAME", "A pair from models.toml", complete=pair_names),
-        Row("NAME", "A pair, or a target's Hub id or folder", complete=pair_names, of="check pull"),
+        Row("NAME", "A pair, or a target's Hub id or folder", complete=complete_models, of="check pull"),
         Row("NAME", "A name for the pair", of="add"),
         Row("NAME", "A pair, or a model's Hub id", complete=pair_names, of="rm"),
         Row("FILE", "What --trace or --json wrote", of="replay"),
@@ -203,7 +228,8 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("-h, --help", "Print this help"),
     ),
     "Models": (
-        Row("-p, -m, --model, --pair NAME", "A pair, or a target's Hub id or folder", "PAIR", complete=pair_names),
+        Row("-p, -m, --model, --pair NAME", "A pair, or a target's Hub id or folder", "PAIR",
+            complete=complete_models),
         Row("-p, -m, --model, --pair NAME", "The same as NAME", complete=pair_names, of="check pull rm use remove"),
         Row("--target ID", "Target: a Hub id or a local folder", "TARGET"),
         Row("--draft ID", "Draft: a Hub id or a local folder", "DRAFT"),

@@ -21,6 +21,7 @@ import mlx.nn as nn
 from mlx.utils import tree_map
 from mlx_lm.models.cache import make_prompt_cache
 
+from specdec_cli.core.safetensors import Stored, read_header
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import finished
@@ -31,7 +32,7 @@ from specdec_cli.engine.pipeline import read_back
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.models.checkpoint import Checkpoint, Stored, read_header
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.packing import Packed, packed
 
 DTYPES = {"float32": mx.float32, "float16": mx.float16}

@@ -27,7 +27,7 @@ from specdec_cli.hub.kept_heads import (
     remote_headers,
     remove_head,
 )
-from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, models_here
+from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, models_here, named
 from specdec_cli.hub.snapshot import HubSnapshot, resolve
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "kept_commit",
     "locate",
     "models_here",
+    "named",
     "read_config",
     "remote_headers",
     "removal",

@@ -23,6 +23,7 @@ from huggingface_hub import constants
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.safetensors import WEIGHTS
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -30,7 +31,6 @@ DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 REVISION = re.compile(r"(?=.{1,200}$)\w[\w.+@=-]*(/\w[\w.+@=-]*)*", re.ASCII)
 # macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
 SAFE_NAME = re.compile(r"(?:mtp/)?\w[\w.+ -]{0,199}", re.ASCII)
-WEIGHTS = "model*.safetensors"
 # Trained heads beside the model, as converters place them (OptiQ and MTPLX at the top, others in a folder of its own,
 # for what mlx-lm finds beside the shards it takes for the model's). No other folder of a repository is read.
 HEAD_FOLDER = "mtp"

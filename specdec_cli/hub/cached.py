@@ -20,12 +20,12 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.core.format import count
 from specdec_cli.core.readfile import open_file, read_file
+from specdec_cli.core.safetensors import INDEX, find_weights
 from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
 
 VERSION = 1
 SHA256_DIGITS = 64
-INDEX = "model.safetensors.index.json"
 FOREIGN_WEIGHTS = {".bin", ".pt", ".pth", ".gguf"}
 
 
@@ -144,10 +144,8 @@ def _expected_files(name: str, folder: Path) -> set[str]:
         expected |= {path for path in listed if cache.is_wanted(path) and not cache.is_head(path)}
     shards = jsonfile.read_or_empty(folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        named = {path for path in map(str, shards.values()) if cache.is_wanted(path) and not cache.is_head(path)}
-        here = {path for path in cache.list_files(folder) if cache.is_weights(path) and not cache.is_head(path)}
-        # An index of which nothing is here, beside other weights, is left from another form of the model.
-        return expected if here and not here & named else expected | named
+        missing = find_weights(folder, jsonfile.read_or_empty(folder / "config.json"), shards).missing
+        return expected | set(filter(cache.is_wanted, missing))
     foreign = any(path.suffix in FOREIGN_WEIGHTS or cache.is_weights(path.name) for path in folder.iterdir())
     return expected if foreign else expected | {"model.safetensors"}
 

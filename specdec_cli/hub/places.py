@@ -1,7 +1,8 @@
 """Where a model lies: in the package, a folder, the Hub's cache, or where another program keeps it.
 
-Nothing of other programs is written, moved or deleted. Their models are known by the names of files, in three levels of
-folders, so that links in circles end; what cannot be read or shown is not there. Another program is a row in PLACES.
+Nothing of other programs is written, moved or deleted. Their models are known by the names of files, and by an index
+and headers where one lies beside them, in three levels of folders, so that links in circles end; what cannot be read or
+shown is not there. Another program is a row in PLACES.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.readfile import read_file
+from specdec_cli.core.safetensors import INDEX, WEIGHTS, find_weights
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import cached_folder
@@ -41,6 +43,11 @@ class FoundModel:
     place: str
     size_bytes: int
     problem: str = ""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is in our cache."""
+        return self.place == OURS[0]
 
     @property
     def short(self) -> str:
@@ -80,20 +87,24 @@ def _list(folder: Path) -> tuple[list[str], dict[str, int]]:
             with suppress(OSError):  # a link that leads nowhere, or in a circle
                 if entry.is_dir():
                     folders.append(entry.name)
-                elif entry.name == "config.json" or entry.name.endswith((".safetensors", ".gguf")):
+                elif entry.name in ("config.json", INDEX) or entry.name.endswith((".safetensors", ".gguf")):
                     files[entry.name] = entry.stat().st_size
     return sorted(folders), files
 
 
 def _read(name: str, folder: Path, place: str = "", listed: Mapping[str, int] | None = None) -> FoundModel | None:
-    """The model that `folder` holds, by the names of its files; None where it has no weights."""
+    """The model that `folder` holds, by its files; None where it has no weights. An index is judged as loading does."""
     files = _list(folder)[1] if listed is None else listed
-    weights = [file for file in files if fnmatchcase(file, cache.WEIGHTS)]
+    weights = [file for file in files if fnmatchcase(file, WEIGHTS)]
     problem = "" if "config.json" in files else "config.json is missing"
     if not weights:
         weights, problem = [file for file in files if file.endswith(".gguf")], GGUF
     shards = [int(shard[1]) for shard in map(SHARD.fullmatch, weights) if shard]
-    if max(shards, default=0) > len(shards) and "model.safetensors" not in files:
+    index = jsonfile.read_or_empty(folder / INDEX).get("weight_map") if INDEX in files else None
+    if isinstance(index, dict):
+        lacks = find_weights(folder, jsonfile.read_or_empty(folder / "config.json"), index).lacks
+        problem = f"{lacks} missing" if lacks else problem
+    elif max(shards, default=0) > len(shards) and "model.safetensors" not in files:
         problem = f"{max(shards) - len(shards)} of {count(max(shards), 'weight file')} missing"
     return FoundModel(name, folder, place, sum(map(files.__getitem__, weights)), problem) if weights else None
 
@@ -166,6 +177,12 @@ def models_here() -> list[FoundModel]:
     models = [model for place, folders, read in (OURS, *PLACES) for root in folders() for model in read(place, root)]
     models.sort(key=lambda model: bool(model.problem))
     return [*{model.name.lower(): model for model in reversed(models)}.values()][::-1]
+
+
+def named(name: str) -> list[FoundModel]:
+    """The models here of this id, short name or folder, in any case."""
+    called = name.lower()
+    return [m for m in models_here() if called in (m.short.lower(), m.name.lower(), str(m.folder).lower())]
 
 
 def elsewhere(name: str) -> Path | None:

@@ -1,20 +1,15 @@
 """A model folder before any weight is read: its configuration, the headers of its weights, every reason not to load it.
 
 Code that a repository brings never runs: mlx-lm's own key for it is refused, transformers' is not heeded.
-A safetensors file begins with 8 bytes of length and that many bytes of JSON: name -> dtype, shape and place of each
-tensor.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -23,79 +18,12 @@ from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.jsonfile import NotJson, kind_of, shown
 from specdec_cli.core.readfile import open_file
 from specdec_cli.core.request import MAX_ROWS
+from specdec_cli.core.safetensors import INDEX, WEIGHTS, find_weights, read_header, refuse_pointer
 from specdec_cli.core.textfile import BYTE_ORDER_MARKS
 
-# The format's own limit (safetensors, MAX_HEADER_SIZE).
-MOST_HEADER_BYTES = 100_000_000
-POINTER = b"version https://git-lfs"
-AGAIN = "delete the file and download it again"
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """One tensor in a file, by the name it has there; `dtype` is safetensors' own word, such as `BF16`."""
-
-    file: Path
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    size_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    """Everything that a file says of itself: its tensors by name, its `metadata`, and how long it has to be."""
-
-    tensors: Mapping[str, Stored]
-    metadata: Mapping[str, str]
-    file_bytes: int = 0
-
-
-def refuse_pointer(path: Path) -> None:
-    """Raises: NotAvailable for what git leaves of a large file where git-lfs did not fetch it."""
-    with suppress(OSError), open_file(path) as file:  # whoever reads it says what is wrong with it
-        if file.read(len(POINTER)) == POINTER:
-            what = f"{path} is a git-lfs pointer of {path.stat().st_size} bytes, not the file itself"
-            raise NotAvailable(what, f"git -C {shlex.quote(str(path.parent))} lfs pull")
-
-
-def read_header(path: Path) -> Header:
-    """The header of one file. Raises: NotAvailable if it is damaged, or not there any more."""
-    try:
-        refuse_pointer(path)
-        with open_file(path) as file:
-            length = int.from_bytes(file.read(8), "little")
-            text = file.read(length) if length <= MOST_HEADER_BYTES else b""
-    except OSError as error:
-        raise NotAvailable(f"{path.name} cannot be read: {error.strerror}", AGAIN) from error
-    return parse_header(path, text)
-
-
-def parse_header(path: Path, text: bytes) -> Header:
-    """The header `text` of the file `path`, which may be elsewhere. Raises: NotAvailable if it is damaged."""
-    try:
-        values = jsonfile.parse_object(text)
-        metadata, tensors = values.pop("__metadata__", {}), {}
-        for name, entry in values.items():
-            begin, last = map(int, entry["data_offsets"])
-            tensors[name] = Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), last - begin)
-        return Header(tensors, metadata, 8 + len(text) + sum(stored.size_bytes for stored in tensors.values()))
-    except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
-        raise NotAvailable(f"{path.name} is damaged: its header cannot be read", AGAIN) from error
-
-
 FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-# The files that mlx-lm reads, and the one that may say which of them are the model's.
-WEIGHTS = "model*.safetensors"
-INDEX = "model.safetensors.index.json"
 # Weights in other forms, or under names that mlx-lm does not look for.
 OTHER_WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".pth")
-OUTSIDE = re.compile(r"^(?:language_model\.|model\.)*")
-LAYER = re.compile(r"layers\.(\d+)\.")
-# Parts of a model that its text does not need.
-BESIDE = re.compile(
-    r"(?:^|\.)(?:mtp|nextn|eagle|medusa|visual|vision|audio|image|multi_modal|mm)(?:_\w+)?\.|rotary_emb\.inv_freq$"
-)
 # Files that mlx-lm and transformers read themselves, as UTF-8 without a mark.
 READ_BY_OTHERS = (
     *("config.json", "tokenizer_config.json", "tokenizer.json", "chat_template.jinja"),
@@ -369,47 +297,20 @@ def _refuse_code(config: Mapping[str, Any], file: str, name: str) -> None:
         )
 
 
-def _bare(tensor: str) -> str:
-    """Its name without what conversions put before it or leave out."""
-    return OUTSIDE.sub("", tensor)
-
-
-def _is_beside(tensor: str, layers: int) -> bool:
-    """Whether it belongs to a head or a tower, not to the language model of so many `layers` (0: unknown)."""
-    layer = LAYER.match(_bare(tensor))
-    return bool(BESIDE.search(tensor) or (layer and 0 < layers <= int(layer[1])))
-
-
 def _weights(folder: Path, config: Mapping[str, Any], name: str) -> tuple[Path, ...]:
-    """Of the files that mlx-lm reads, those that the index names; all of them where it is another form's.
-
-    A file that the index names and that is not there is missed only for tensors that the language model needs, and
-    that no other file holds. Whoever loads these is told what they lack. A file that a whole index does not name is
-    another's.
-    """
-    found = tuple(path for path in sorted(folder.glob(WEIGHTS)) if path.is_file())
+    """The files of `Weights`. Raises: NotAvailable where some are missing, and where there are none."""
     index = folder / INDEX
     shards = read_json(index, name).get("weight_map") if index.is_file() else None
-    # What is called otherwise, such as a head's own file, mlx-lm does not read.
-    placed = {t: str(f) for t, f in shards.items() if fnmatchcase(str(f), WEIGHTS)} if isinstance(shards, dict) else {}
-    named = set(placed.values())
-    missing = sorted(named - {path.name for path in found})
-    own = tuple(path for path in found if path.name in named)
-    for path in found:
+    weights = find_weights(folder, config, shards)
+    for path in folder.glob(WEIGHTS):
         refuse_pointer(path)
-    if own and missing:
-        layers = Checkpoint(name, folder, config, ()).whole("num_hidden_layers", 0)
-        needed = {_bare(t) for t, f in placed.items() if f in missing and not _is_beside(t, layers)}
-        own = next((w for w in (own, found) if needed <= {_bare(t) for p in w for t in read_header(p).tensors}), ())
-    if missing and not own and (len(missing) < len(named) or not found):
-        raise NotAvailable(
-            f"{name} lacks {len(missing)} of {len(named)} weight files, first {missing[0]}", "download it again"
-        )
-    if not found:
+    if weights.missing:
+        raise NotAvailable(f"{name} lacks {weights.lacks}, first {weights.missing[0]}", "download it again")
+    if not weights.files:
         others = sorted(path.name for path in folder.glob("*") if path.suffix in OTHER_WEIGHTS)
         seen = f"only {others[0]}" if others else "none"
         raise NotAvailable(
             f"no weights for {name}: {folder} holds {seen}, and model*.safetensors is needed",
             "use an MLX or safetensors conversion of the model",
         )
-    return own or found
+    return weights.files

@@ -17,15 +17,8 @@ from typing import Any
 
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.kinds import MEDUSA, MTP
-from specdec_cli.models.checkpoint import (
-    Checkpoint,
-    Header,
-    Stored,
-    read_checkpoint,
-    read_header,
-    read_json,
-    sidecar_kind,
-)
+from specdec_cli.core.safetensors import Header, Stored, read_header
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json, sidecar_kind
 
 # Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
 QWEN_PARTS = ("norm.weight", "fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight")

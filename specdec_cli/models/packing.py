@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from math import prod
 from typing import Any, Literal, NamedTuple
 
-from specdec_cli.models.checkpoint import QUANTIZATION_KEYS, Stored
+from specdec_cli.core.safetensors import Stored
+from specdec_cli.models.checkpoint import QUANTIZATION_KEYS
 
 
 class Packing(NamedTuple):

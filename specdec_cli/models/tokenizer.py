@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import filecmp
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from inspect import signature
@@ -14,10 +13,12 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
+from specdec_cli.core.safetensors import refuse_pointer
 from specdec_cli.core.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.call_forms import CallForm, ends_of, form_of
-from specdec_cli.models.checkpoint import Checkpoint, refuse_pointer, stop_ids
+from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.text import Thinking
+from specdec_cli.models.tokenizer_files import read_alike, tokenizer_files
 from specdec_cli.models.tool_calls import ToolCall, read_calls
 from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined
 from specdec_cli.models.vocab import (
@@ -39,7 +40,6 @@ CHANNELS = Thinking("<|channel|>analysis<|message|>", "<|end|><|start|>assistant
 ANCHOR = "\u263a"
 # What a decoder puts in the place of bytes that form no character.
 UNREADABLE = "\ufffd"
-NOT_OF_TOKENIZER = ("config.json", "generation_config.json")
 # What transformers makes a tokenizer of, the likeliest first: files that are a whole one, then two that are together.
 WHOLE = ("tokenizer.json", "tekken.json", "*.model", "*.tiktoken", "vocab.txt", "*.vocab")
 IN_PARTS = ("vocab.json", "merges.txt")
@@ -94,7 +94,7 @@ class Tokenizer:
         One of 262,144 tokens takes seconds to read; templates say nothing about ids.
         """
         both = [(one.model_type, stop_ids(one.folder, one.name, one.config)) for one in (model, draft)]
-        alike = both[0] == both[1] and _read_alike(model.folder, draft.folder)
+        alike = both[0] == both[1] and read_alike(model.folder, draft.folder)
         return self if alike else Tokenizer.of(draft)
 
     @property
@@ -530,28 +530,11 @@ def _main_file(folder: Path, name: str) -> Path:
     return found[0]
 
 
-def _files(folder: Path, *endings: str) -> dict[str, Path]:
-    """The tokenizer's files in `folder` by name."""
-    names = (path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in endings)
-    return {p.name: p for p in names if p.name not in NOT_OF_TOKENIZER and not p.name.endswith(".index.json")}
-
-
-def tokenizer_files(folder: Path) -> list[Path]:
-    """All that says how ids are text, and messages."""
-    return [*_files(folder, ".json", ".model", ".txt", ".tiktoken", ".jinja").values()]
-
-
-def _read_alike(one: Path, other: Path) -> bool:
-    """Whether the files of two tokenizers are the same, byte for byte."""
-    files, others = (_files(folder, ".json", ".model", ".txt", ".tiktoken") for folder in (one, other))
-    return files.keys() == others.keys() and all(filecmp.cmp(files[n], others[n], shallow=False) for n in files)
-
-
 def _damaged_file(folder: Path) -> str:
     """The first of the tokenizer's JSON files that cannot be read, and why; empty if all can."""
-    for name, path in _files(folder, ".json").items():
+    for path in (path for path in tokenizer_files(folder) if path.suffix == ".json"):
         try:
             jsonfile.read_object(path)
         except (OSError, jsonfile.NotJson) as error:
-            return f"{name}: {error}"
+            return f"{path.name}: {error}"
     return ""

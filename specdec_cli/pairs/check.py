@@ -19,11 +19,12 @@ from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
 from specdec_cli.core.format import parameters
 from specdec_cli.core.gain import round_steps
 from specdec_cli.core.kinds import DRAFTERS
+from specdec_cli.core.safetensors import WEIGHTS
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model, unverifiable
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, typical_row
-from specdec_cli.models.checkpoint import WEIGHTS, Checkpoint
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.files import ModelFiles, Notify, PairFiles, unheard

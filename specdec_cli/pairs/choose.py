@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 import shlex
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from specdec_cli import hub
 from specdec_cli.core.errors import NoPair, NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import LOOKUP
-from specdec_cli.core.progress import OnStep, Step, unseen
-from specdec_cli.models.checkpoint import Checkpoint
-from specdec_cli.models.vocab import compare
+from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.pairs.catalog import (
     confirmed,
     downloaded,
@@ -24,9 +23,10 @@ from specdec_cli.pairs.catalog import (
     registry,
     size_bytes,
 )
-from specdec_cli.pairs.files import read_model, resolve
+from specdec_cli.pairs.drafts import FoundDraft, find_drafts
+from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.names import settle
-from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry, draft_options
+from specdec_cli.pairs.pair import DEMO, Pair, PairRow, PairSpec, Registry, draft_options
 from specdec_cli.system.machine import physical_bytes
 
 NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists the others"
@@ -48,8 +48,8 @@ def choose(
 
     A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
     A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
-    for it. With `here` no draft may need a download: where the listed one would, a head among the target's files or a
-    cached model whose tokenizer agrees takes its place; `report` hears how many were compared.
+    for it, else the head among its files, else the only model here that can draft. With `here` no draft may need a
+    download.
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
@@ -65,7 +65,7 @@ def choose(
     if target is not None:
         short = target.rstrip("/").rsplit("/", 1)[-1]
         pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
-        return PairSpec(pair) if draft is not None else _with_draft(pair, known, here, report)
+        return PairSpec(pair) if draft is not None else with_draft(pair, known, here, report=report)
     pair = known.find(name or known.default_pair or DEMO)
     if draft is not None:  # of another draft neither K nor size is known
         names = "name", "target", "target_revision", "target_adapter", "stop_repetition"
@@ -79,62 +79,57 @@ def choose(
     return replace(PairSpec.of(pair), reason="" if named else NOBODY_NAMED, named=named)
 
 
-def _with_draft(pair: Pair, known: Registry, here: bool, report: OnStep) -> PairSpec:
-    """`pair`, which has a target alone, with a draft that is found for it; else drafts are looked up in the text."""
+def with_draft(
+    pair: Pair,
+    known: Registry,
+    here: bool = True,
+    models: Sequence[hub.FoundModel] | None = None,
+    report: OnStep = unseen,
+) -> PairSpec:
+    """`pair`, which has a target alone, with a draft that is found for it; else drafts are looked up in the text.
+
+    Several that are here are offered. `models` are those that are here, looked for where they are not given; `report`
+    hears how many were compared.
+    """
     listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
         measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
         why = f"draft {listed.draft}: pair {listed.name} lists it for this target"
         return replace(PairSpec.of(replace(pair, **measured)), reason=why)
-    if (here or is_local(pair.target) or hub.elsewhere(pair.target)) and resolve(PairSpec(pair)).draft:
-        return PairSpec(pair, reason="the MTP head among the target's own files drafts")
-    found = compatible_draft(pair.target, pair.target_revision, report) if here else None
-    if found is not None:
-        why = f"draft {found.name}: in {found.place}, and its tokenizer agrees"
-        return PairSpec(replace(pair, draft=found.target), reason=why)
-    why = f"no draft is known for this target, so its own text drafts: --drafter {LOOKUP.name}"
+    found: list[FoundDraft] = []
+    # What a download may mend is not refused before it.
+    with nullcontext() if here else suppress(SpecdecError):
+        if here or is_downloaded(pair.target, pair.target_revision):
+            files = resolve(PairSpec(pair))
+            if files.draft:
+                return PairSpec(pair, reason="the MTP head among the target's own files drafts")
+            found = find_drafts(files.target.checkpoint, hub.models_here() if models is None else models, report)
+            beside = files.target.weight_bytes
+            found = [draft for draft in found if fits(pair, beside + draft.model.size_bytes)]
+    if len(found) == 1:
+        model = found[0].model
+        why = f"draft {model.target}: in {model.place}, {found[0].smaller}, and its tokenizer agrees"
+        return PairSpec(replace(pair, draft=model.target), reason=why)
+    several = f"add a draft that is here: {' or '.join(draft.option for draft in found[:MOST_OFFERED])}; until then"
+    why = f"{several if found else NO_DRAFT} its own text drafts: --drafter {LOOKUP.name}"
     return PairSpec(pair, LOOKUP.name, why)
 
 
-# Pairs that gain have drafts of about a fifteenth of the target's bytes.
-BEST_RATIO = 15.0
-LEAST_RATIO = 4.0
-MOST_TRIED = 8
+MOST_OFFERED = 3
+NO_DRAFT = "no draft is known for this target, so"
 
 
-def compatible_draft(target_name: str, revision: str | None = None, report: OnStep = unseen) -> hub.FoundModel | None:
-    """The model here of the best size whose tokenizer agrees, or None; `report` hears how many were compared.
-
-    Raises: NotAvailable or Refused if the target itself cannot be read.
-    """
-    from specdec_cli.models.tokenizer import Tokenizer
-
-    target = read_model(target_name, revision)
-    tried = _candidates(target)[:MOST_TRIED]
-    for number, (found, draft) in enumerate(tried, 1):
-        report(Step("comparing tokenizers", number, len(tried), note=found.name))
-        tokenizer = Tokenizer.of(target)  # named each time, so that it stays among the two that are kept
-        try:
-            other = tokenizer.or_of(target, draft)
-        except SpecdecError:
-            continue
-        if compare(tokenizer.table(), other.table()).status != "incompatible":
-            return found
-    return None
-
-
-def _candidates(target: Checkpoint) -> list[tuple[hub.FoundModel, Checkpoint]]:
-    """Models that are here and small enough, the best size ratio first."""
-    found = []
-    for model in (model for model in hub.models_here() if not model.problem):
-        try:
-            draft = read_model(model.target)
-        except SpecdecError:
-            continue
-        ratio = target.loaded_bytes / max(draft.loaded_bytes, 1)
-        if model.target != target.name and ratio >= LEAST_RATIO:
-            found.append((abs(math.log(ratio / BEST_RATIO)), model.name, model, draft))
-    return [(model, draft) for _, _, model, draft in sorted(found, key=lambda entry: entry[:2])]
+def drafted(rows: Sequence[PairRow], known: Registry) -> list[PairRow]:
+    """The rows of models that are here, each with its draft, and why it is that, or which there are, as its note."""
+    found, models = [], hub.models_here()
+    for row in rows:
+        with suppress(SpecdecError):  # whoever loads it is told
+            if row.downloaded:
+                spec = with_draft(row.pair, known, models=models)
+                note = "" if spec.reason.startswith(NO_DRAFT) else spec.reason
+                row = replace(row, pair=replace(spec.pair, note=note))
+        found.append(row)
+    return found
 
 
 def fitting(known: Registry) -> list[Pair]:

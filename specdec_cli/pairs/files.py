@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Literal
 from specdec_cli import hub
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
+from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, DrafterKind
-from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, parse_header, read_checkpoint
+from specdec_cli.core.safetensors import parse_header
+from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
     HeadFiles,
     find_head,
@@ -30,7 +32,15 @@ from specdec_cli.models.heads import (
     refuse_pickle,
 )
 from specdec_cli.models.vocab import VocabVerdict, compare
-from specdec_cli.pairs.catalog import can_be_pulled, is_local, network_forbidden, registry
+from specdec_cli.pairs.catalog import (
+    can_be_pulled,
+    confirmed,
+    is_downloaded,
+    is_local,
+    network_forbidden,
+    registry,
+    size_bytes,
+)
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import Pair, PairSpec
@@ -274,8 +284,12 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
             raise
         default = known.default_pair == pair.name
         other = ", or another default: specdec pairs use NAME" if default else ""
-        which = f"the default pair {pair.name}" if default else f"pair {pair.name}"
-        raise type(error)(f"{which} is not here: {error.message}", f"specdec pull {pair.name}{other}") from error
+        which = f"the default pair {pair.name}" if default else pair.name
+        total = size_bytes(pair, confirmed(), estimate=True)
+        # Of a pair that is partly here only the part that is not.
+        partly = any(is_downloaded(*one) for one in pair.models)
+        about = f": {error.message}" if partly else f" ({size(total)})" if total else ""
+        raise type(error)(f"{which} is not downloaded{about}", f"specdec pull {pair.name}{other}") from error
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from specdec_cli.core.readfile import open_file
-from specdec_cli.models.checkpoint import ADAPTER
-from specdec_cli.models.tokenizer import tokenizer_files
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint
+from specdec_cli.models.tokenizer_files import tokenizer_files
 from specdec_cli.pairs.files import PairFiles
 
 # A file up to this size is read whole: configurations, tokenizers, adapters. Of a larger one its beginning, which holds
@@ -29,8 +29,13 @@ def fingerprints(files: PairFiles) -> dict[str, str]:
         found["the draft"] = _sha256([*held, *(config for path in held for config in _configs(path.parent))])
     adapters = [model.adapter for model in models.values() if model.adapter]
     found["the adapter"] = _sha256(folder / name for folder in adapters for name in ("adapter_config.json", ADAPTER))
-    found["the tokenizer"] = _sha256(path for model in models.values() for path in tokenizer_files(model.folder))
+    found["the tokenizer"] = tokenizers_print(*models.values())
     return found
+
+
+def tokenizers_print(*models: Checkpoint) -> str:
+    """Of the tokenizers of these models. Raises: OSError."""
+    return _sha256(path for model in models for path in tokenizer_files(model.folder))
 
 
 def _configs(folder: Path) -> list[Path]:

@@ -36,8 +36,7 @@ def settle(name: str) -> str:
             hint = f"name it by itself: --target {name} --target-revision {revision}"
             raise UsageError(f"the address of {name} has the revision {revision}", hint)
     # `os.path` does not raise for a name that is longer than any path, as a request may hold.
-    found = [] if hub.HUB_ID.fullmatch(name) or os.path.isdir(name) else hub.models_here()  # noqa: PTH112
-    found = [model for model in found if name.lower() in (model.short.lower(), model.name.lower())]
+    found = [] if hub.HUB_ID.fullmatch(name) or os.path.isdir(name) else hub.named(name)  # noqa: PTH112
     whole = [model.target for model in found if not model.problem]
     if _is_gguf(name) or (found and not whole and found[0].problem == hub.GGUF):
         where = f" in {found[0].place}" if found else ""

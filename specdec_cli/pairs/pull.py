@@ -173,7 +173,10 @@ class PlannedRemoval:
 
 def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
     """What removing a pair, or one model by its Hub id, would free. Raises: NotAvailable if nothing of it is here."""
-    name = name if name in known.pairs else settle(name)
+    if name not in known.pairs:
+        if refusal := _of_others(name):
+            raise refusal
+        name = settle(name)
     models = ((name, None),) if name not in known.pairs and "/" in name else known.find(name).models
     plans, missing = [], []
     for model, revision in dict(models).items():
@@ -183,15 +186,25 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
             # A pair pinned to a commit takes that commit alone; a branch's name says nothing about the older ones.
             removal = hub.removal(model, revision if revision and COMMIT.fullmatch(revision) else None)
         except NotAvailable as error:
-            missing.append(error)
+            missing.append(_of_others(model) or error)
             continue
         plans.append(PlannedRemoval(removal, _summary(removal, [u for u in users_of(model, known) if u != name])))
     if not plans:
         local = "its models are not the Hub's: shipped inside specdec, or folders of your own"
-        raise (
-            missing[0] if missing else NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs lists all")
-        )
+        first = [*missing, NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs lists all")][0]
+        yours = name in known.pairs and known.pairs[name].source == "yours"
+        hint = f"specdec pairs remove {name} takes it out of your models.toml" if yours else first.hint
+        raise NotAvailable(first.message, hint)
     return plans
+
+
+def _of_others(name: str) -> NotAvailable | None:
+    """The refusal of another program's model."""
+    found = hub.named(name)
+    if not found or any(model.is_ours for model in found):
+        return None
+    text = f"{name} is not in the model cache: it belongs to {found[0].place}; specdec deletes nothing there"
+    return NotAvailable(text, "specdec pairs shows where it lies")
 
 
 def _summary(removal: Removal, others: Sequence[str]) -> str:

@@ -13,7 +13,8 @@ import platformdirs
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import Refused
 from specdec_cli.core.readfile import open_file, read_file
-from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_header
+from specdec_cli.core.safetensors import read_header
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint
 from specdec_cli.pairs.pair import Pair
 
 RECORD = "tuned.json"

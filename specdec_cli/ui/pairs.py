@@ -92,12 +92,13 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
 
 
 def _models(row: PairRow) -> str:
-    """`target + draft`; of a model of no pair, where it lies, or why it cannot be run."""
+    """`target + draft`; of a model of no pair, where it lies with its draft, or why it cannot be run."""
     pair = row.pair
     if folder_of(pair):
         return safe(pair.note)
     if row.folder:
-        return safe(pair.note or row.folder.replace(str(Path.home()), "~", 1))
+        folder = row.folder.replace(str(Path.home()), "~", 1) if row.downloaded else ""
+        return safe(" + ".join(filter(None, (folder, pair.note))))
     names = [safe(name).removeprefix(COMMON) for name, _ in pair.models]
     return " + ".join(names) if pair.draft else f"{names[0]}, {'its own head' if pair.own_head else 'no draft'}"
 

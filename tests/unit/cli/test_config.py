@@ -241,7 +241,7 @@ def test_a_preset_is_taken_by_its_name_and_hides_variables(specdec, monkeypatch,
 def test_models_on_the_line_hide_a_presets_pair(specdec, tiny_pair):
     specdec.config.write_text(REVIEWER.replace("demo", "llama-70b"))
     assert specdec("run", "-t", "reviewer", "--raw", "--target", tiny_pair[0], "hi")[0] == 0
-    assert specdec.refused("run", "-t", "reviewer", "--raw", "hi")[1].startswith("pair llama-70b is not here")
+    assert specdec.refused("run", "-t", "reviewer", "--raw", "hi")[1].startswith("llama-70b is not downloaded (")
 
 
 def test_an_unknown_preset_gets_the_nearest(specdec):

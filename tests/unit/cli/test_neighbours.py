@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from itertools import pairwise
@@ -77,7 +78,8 @@ def test_without_a_listed_one_a_draft_of_another_program_is_found_by_its_tokeniz
     (models / "org").mkdir()
     (models / BIG).rename(models / "org/big")
     code, _, err = specdec("run", "big", "x", "--raw", "-n", "3")
-    assert code == 0 and err.startswith(f"draft {SMALL}: in LM Studio, and its tokenizer agrees\n")
+    said = rf"draft {SMALL}: in LM Studio, \d+ times smaller, and its tokenizer agrees\n"
+    assert code == 0 and re.match(said, err)
 
 
 def test_a_short_name_of_two_models_is_refused_with_both(specdec, models):
@@ -87,15 +89,83 @@ def test_a_short_name_of_two_models_is_refused_with_both(specdec, models):
 
 
 def test_pull_downloads_and_rm_removes_nothing_of_another_program(specdec, models):
+    gguf(models / "org/Qwen3-8B-GGUF")
+
     def tree():
         return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in models.rglob("*")}
 
     before = tree()
     code, _, err = specdec("pull", "--target", BIG, "--draft", SMALL, "--offline")
     assert code == 0 and "nothing to download" in err
-    for name in (BIG, "Llama-3.2-3B-Instruct-4bit", "llama-3b"):
-        assert "is not in the model cache" in specdec.refused("rm", "--yes", name)[1]
+    gone = "is not in the model cache: it belongs to LM Studio; specdec deletes nothing there"
+    for name in (BIG, "Llama-3.2-3B-Instruct-4bit", "llama-3b", str(models / BIG), "Qwen3-8B-GGUF"):
+        code, message, hint = specdec.refused("rm", "--yes", name)
+        assert (code, message) == (3, f"{BIG if name == 'llama-3b' else name} {gone}")
+        assert hint == "specdec pairs shows where it lies"
     assert tree() == before
+
+
+def test_rm_of_a_pair_of_ones_own_names_what_takes_it_out(specdec, models):
+    """It said that its models are none of the Hub's, and to look at `specdec pairs`."""
+    for name, target in (("kept", BIG), ("folder", models / SMALL)):
+        assert specdec("pairs", "add", name, "--target", target)[0] == 0
+        hint = specdec.refused("rm", "--yes", name)[2]
+        assert hint == f"specdec pairs remove {name} takes it out of your models.toml"
+        assert specdec("pairs", "remove", name, "--yes")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["org/Big 3B", "Big 3B", "org/big-3B", "big-3b"])
+def test_a_model_that_is_to_be_the_default_is_made_a_pair_with_its_draft_by_the_hint(specdec, models, name):
+    """It was to be pulled, though it is here."""
+    called = "Big 3B" if " " in name else "big-3B"
+    (models / "org").mkdir()
+    folder = (models / BIG).rename(models / "org" / called)
+    code, message, hint = specdec.refused("pairs", "use", name)
+    assert (code, message) == (3, f"{name} is a model that is here, and the default is a pair")
+    target = folder if " " in name else "org/big-3B"
+    words = ["specdec", "pairs", "add", "NAME" if " " in name else called, "--target", str(target), "--draft", SMALL]
+    assert shlex.split(hint) == words and specdec(*words[1:])[0] == 0
+    assert specdec("pairs", "use", words[3]) == (0, "", f"{words[3]} is now the default pair\n")
+    assert specdec.refused("pairs", "use", "org/nosuch")[2] == "specdec pull org/nosuch makes a pair of it"
+
+
+LLAMA = "did you mean llama-3b or llama-8b"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [("llama3.2", LLAMA), ("llama3", LLAMA), ("Llama3.2:1b", LLAMA), ("qwen3", "did you mean qwen3-4b"),
+     ("phi4", "specdec pairs lists them"), ("phi:latest", "specdec pairs lists them"), ("deepseek-r1:7b", "specdec ")],
+)  # fmt: skip
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_an_only_word_that_looks_like_a_model_is_no_prompt_of_nobody(specdec, command, word, hint):
+    """`specdec run llama3.2` said that no models were chosen yet."""
+    code, message, found = specdec.refused(command, word)
+    assert (code, message.partition(";")[0]) == (3, f"no pair named {word}") and found.startswith(hint)
+
+
+def test_such_a_word_is_a_prompt_of_a_model_that_was_chosen_unless_a_family_is_called_so(specdec, models):
+    assert specdec("pairs", "use", "demo")[0] == 0
+    for words in (["phi4"], ["--raw", "phi4"], ["-p", "demo", "llama3.2"]):
+        assert specdec("run", *words, "-n", "3", "-q")[0] == 0
+    assert specdec.refused("run", "llama3.2")[1].startswith("no pair named llama3.2")
+
+
+def test_completion_has_models_of_others_and_what_is_here_first_in_any_case_and_nothing_too_large(
+    specdec, models, monkeypatch
+):
+    monkeypatch.setattr("specdec_cli.pairs.catalog.physical_bytes", lambda: 16 * 10**9)
+    monkeypatch.setenv("_SPECDEC_COMPLETE", "complete_bash")
+    gguf(models / "org/Llama-GGUF")
+    (models / BIG).rename(models / "org/Llama-9")
+    for typed, found in {
+        "run -p LLAMA": ["Llama-3.2-1B-Instruct-4bit", "Llama-9", "llama-3b", "llama-8b"],
+        "chat llama-3b": ["llama-3b"], "run -m org/l": ["org/Llama-9"], "check Llama-9": ["Llama-9"],
+        "run -p llama-70": [], "run -p D": ["demo", "demo-hybrid"],
+    }.items():  # fmt: skip
+        monkeypatch.setenv("COMP_WORDS", f"specdec {typed}")
+        monkeypatch.setenv("COMP_CWORD", str(len(typed.split())))
+        assert specdec()[1].split() == found, typed
 
 
 def test_a_folder_that_is_not_there_is_named(specdec, monkeypatch, tmp_path):
@@ -291,3 +361,10 @@ def test_a_model_named_first_beats_the_environments_pair(specdec, monkeypatch):
     monkeypatch.setenv("SPECDEC_PAIR", "nosuch")
     assert specdec("run", "demo", "x", "--raw", "-n", "3", "-q")[0] == 0
     assert specdec.refused("run", "x", "--raw")[1].startswith("no pair named nosuch")
+
+
+def test_of_a_pair_that_is_partly_here_the_missing_model_is_named(specdec, models):
+    """Its size is that of both."""
+    shutil.rmtree(models / SMALL)
+    code, message, hint = specdec.refused("run", "-p", "llama-3b", "hi")
+    assert (code, hint) == (3, "specdec pull llama-3b") and message.startswith(f"llama-3b is not downloaded: {SMALL} ")

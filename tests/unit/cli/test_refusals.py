@@ -19,7 +19,7 @@ OFFLINE = [
         "org/big is neither a folder here nor in the model cache, and --offline forbids",
     ),
     (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for org/big"),
-    (["run", "-p", "tiny", "hi"], {"HF_ENDPOINT": NOBODY}, "pair tiny is not here: org/big is neither"),
+    (["run", "-p", "tiny", "hi"], {"HF_ENDPOINT": NOBODY}, "tiny is not downloaded"),
     (["rm", "tiny", "-y"], {"HF_ENDPOINT": NOBODY}, "org/big is not in the model cache"),
 ]
 

@@ -15,13 +15,14 @@ import pytest
 from conformance.architectures import architectures
 from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
 from fakes.packed import packed_as
+from specdec_cli.core.safetensors import Stored
 from specdec_cli.engine import device, warmup
 from specdec_cli.engine.load import blank_network, load_network
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network, rehearse_products
-from specdec_cli.models.checkpoint import Checkpoint, Stored
+from specdec_cli.models.checkpoint import Checkpoint
 
 V = 2_000
 SETTINGS = {

@@ -11,6 +11,7 @@ import pytest
 
 from fakes.hub_cache import COMMIT, NAME, OTHER_COMMIT, PULL, place
 from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.safetensors import INDEX
 from specdec_cli.hub import GGUF, elsewhere, locate, models_here
 from specdec_cli.hub.places import PLACES
 from specdec_cli.system.config import config_file, model_folders
@@ -139,6 +140,49 @@ def test_a_pointer_to_lm_studio_may_have_a_byte_order_mark(home, encoding):
     (home / ".lmstudio-home-pointer").write_text(f"{home}/Disk\n", encoding=encoding)
     lay(home / "Disk/models" / QWEN)
     assert shown() == [(QWEN, "LM Studio", "")]
+
+
+def header(*tensors: str) -> bytes:
+    """A safetensors file with these tensors, of no bytes."""
+    text = json.dumps({name: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for name in tensors}).encode()
+    return len(text).to_bytes(8, "little") + text
+
+
+LACKS = "1 of 2 weight files missing"
+# The tensor that an index places in an absent second shard, beside `a` in the first; what that holds; what is missing.
+STALE = [
+    ("b", header("a", "b"), ""), ("model.b", header("a", "b"), ""), ("vision_tower.b", header("a"), ""),
+    ("layers.2.eh_proj", header("a"), ""), ("layers.1.b", header("a"), LACKS), ("b", b"damaged", LACKS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tensor", "first", "problem"), STALE)
+@pytest.mark.parametrize("ours", [True, False])
+def test_an_index_that_names_an_absent_shard_is_judged_by_what_the_headers_hold(
+    root, cache, tensor, first, problem, ours
+):
+    """It was "1 of 2 weight files missing", though the folder's path loads: names were counted, not tensors."""
+    index = json.dumps({"weight_map": {"a": SHARDS[0], tensor: SHARDS[1]}}).encode()
+    config = b'{"text_config": {"num_hidden_layers": 2}}'
+    files = {"config.json": config, INDEX: index, SHARDS[0]: first}
+    if ours:
+        folder, name, kept = place(cache, files, compared=False), NAME, "the model cache"
+    else:
+        folder, name, kept = lay(root / QWEN, *files), QWEN, "LM Studio"
+        for file, data in files.items():
+            (folder / file).write_bytes(data)
+    assert shown() == [(name, kept, problem)]
+    if problem:
+        with pytest.raises(NotAvailable):
+            locate(name)
+    else:
+        assert locate(name) == folder
+
+
+def test_shards_that_the_names_count_as_whole_lack_what_the_index_places_elsewhere(root):
+    folder = lay(root / QWEN, "config.json", *SHARDS)
+    (folder / INDEX).write_text(json.dumps({"weight_map": {"a": SHARDS[0], "b": "model-00003-of-00003.safetensors"}}))
+    assert shown() == [(QWEN, "LM Studio", LACKS)] and elsewhere(QWEN) is None
 
 
 LOOSE = [

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fakes.packed import gpt_oss
-from specdec_cli.models.checkpoint import Stored
+from specdec_cli.core.safetensors import Stored
 from specdec_cli.models.packing import Packed, Packing, bits_a_weight, packed
 
 BYTES = {"U32": 4, "U8": 1, "BF16": 2, "F16": 2}

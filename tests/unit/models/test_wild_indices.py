@@ -8,7 +8,8 @@ import pytest
 
 from fakes.models import TINY, tiny_folder
 from specdec_cli.core.errors import NotAvailable
-from specdec_cli.models.checkpoint import INDEX, read_checkpoint
+from specdec_cli.core.safetensors import INDEX
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 from specdec_cli.models.tokenizer import Tokenizer
 

@@ -15,8 +15,9 @@ from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.request import Request
+from specdec_cli.core.safetensors import read_header
 from specdec_cli.engine import device
-from specdec_cli.models.checkpoint import read_checkpoint, read_header
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.check import estimate
 from specdec_cli.pairs.files import resolve

@@ -1,0 +1,118 @@
+"""Which of the models here could draft for a target: by configurations and sizes first, then by tokenizers.
+
+No weight is read. Two tokenizers whose files differ are compared entry by entry, once: the answer is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+
+from specdec_cli import hub
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.progress import OnStep, Step, unseen
+from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.tokenizer_files import read_alike
+from specdec_cli.models.vocab import compare
+from specdec_cli.pairs.files import read_model
+from specdec_cli.pairs.fingerprint import tokenizers_print
+from specdec_cli.pairs.pair import draft_options
+
+# Pairs that gain have drafts of about a fifteenth of the target's bytes; those are compared first.
+BEST_RATIO = 15.0
+LEAST_RATIO = 2.0
+MOST_COMPARED = 8
+MOST_KEPT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class FoundDraft:
+    """A model here that can draft for a target; of `ratio` times as many bytes."""
+
+    model: hub.FoundModel
+    ratio: float
+
+    @property
+    def smaller(self) -> str:
+        """How much."""
+        return f"{self.ratio:.{self.ratio < 10:d}f} times smaller"
+
+    @property
+    def option(self) -> str:
+        """What to add to a command, and why."""
+        return f"{shlex.join(draft_options(self.model.target))} ({self.smaller})"
+
+
+def find_drafts(target: Checkpoint, models: Sequence[hub.FoundModel], report: OnStep = unseen) -> list[FoundDraft]:
+    """Those of `models` whose network is smaller, of the target's family, and whose tokenizer agrees; best size first.
+
+    `report` hears how many tokenizers were compared. Raises: NotAvailable if the target's tokenizer cannot be read.
+    """
+    size_bytes, (family, size) = sum(path.stat().st_size for path in target.weights), _network(target.config)
+    found = [FoundDraft(model, size_bytes / model.size_bytes) for model in models if model.size_bytes]
+    found = [draft for draft in found if draft.ratio >= LEAST_RATIO and not draft.model.problem]
+    networks = [_network(jsonfile.read_or_empty(draft.model.folder / "config.json")) for draft in found]
+    found = [draft for draft, (its, least) in zip(found, networks, strict=True) if its == family and 0 < least < size]
+    found.sort(key=lambda draft: (abs(math.log(draft.ratio / BEST_RATIO)), draft.model.name))
+    agreed, compared = [], found[:MOST_COMPARED]
+    for number, draft in enumerate(compared, 1):
+        report(Step("comparing tokenizers", number, len(compared), note=draft.model.name))
+        agreed += [draft] * _agree(target, draft.model)
+    return agreed
+
+
+def _network(config: Mapping[str, Any]) -> tuple[str, int]:
+    """(its family, about how many weights of it a token passes): qwen3 of qwen3 and of qwen3_moe; 0 if it is not said.
+
+    A model and what it is quantized to have the same.
+    """
+    nested = config.get("text_config")
+    values = nested if isinstance(nested, Mapping) and "model_type" in nested else config
+    family = str(values.get("model_type")).partition("_")[0]
+    sizes = [next((values[key] for key in keys if type(values.get(key)) is int), 0) for keys in SIZES]
+    return family, math.prod(sizes) * sizes[0]
+
+
+# By the names that configurations give them.
+SIZES = (("hidden_size", "n_embd", "d_model"), ("num_hidden_layers", "n_layer", "n_layers"))
+
+
+def _agree(target: Checkpoint, model: hub.FoundModel) -> bool:
+    """Whether both tokenizers have the same words. Raises: NotAvailable if the target's cannot be read."""
+    try:
+        draft = read_model(model.target)
+        if read_alike(target.folder, draft.folder):
+            return True
+        kept, key = jsonfile.read_or_empty(kept_file()), tokenizers_print(target, draft)
+    except (SpecdecError, OSError):
+        return False
+    if key not in kept:
+        kept = {**dict([*kept.items()][-MOST_KEPT:]), key: _compared(target, draft)}
+        with suppress(OSError):
+            kept_file().parent.mkdir(parents=True, exist_ok=True)
+            jsonfile.replace_text(kept_file(), json.dumps(kept, indent=1))
+    return kept[key] is True
+
+
+def _compared(target: Checkpoint, draft: Checkpoint) -> bool:
+    from specdec_cli.models.tokenizer import Tokenizer
+
+    table = Tokenizer.of(target).table()
+    try:
+        return compare(table, Tokenizer.of(draft).table()).status != "incompatible"
+    except SpecdecError:
+        return False
+
+
+def kept_file() -> Path:
+    """Which tokenizers agree, as compared before."""
+    return platformdirs.user_cache_path("specdec") / "tokenizers.json"

@@ -1,0 +1,183 @@
+"""A target's draft among all models here: which could draft, and that one alone is taken and several are offered."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from fakes.models import TINY, byte_tokenizer, tiny_folder
+from specdec_cli import hub
+from specdec_cli.cli.serve import spec_here
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.pairs import catalog, drafts
+from specdec_cli.pairs.choose import choose, drafted
+from specdec_cli.pairs.drafts import find_drafts, kept_file
+from specdec_cli.pairs.files import read_model
+
+BIG = {"num_hidden_layers": 16, "intermediate_size": 512}
+NOBODY = "no draft is known for this target, so its own text drafts: --drafter ngram"
+MODEL = "model.safetensors"
+CALLED = "Qwen2.5-Coder-{}-Instruct-MLX"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A target, a model of a fortieth of its bytes, and one of a tenth."""
+    root = tmp_path_factory.mktemp("made")
+    layers = {"7B": BIG, "0.5B": {"num_hidden_layers": 1}, "1.5B": {"num_hidden_layers": 2, "intermediate_size": 192}}
+    for name, config in layers.items():
+        tiny_folder(root / name, TINY | config, seed=1)
+    return root
+
+
+@pytest.fixture
+def lay(made, monkeypatch, tmp_path):
+    """Puts one of them into LM Studio's folder, under a name, with other words in its configuration."""
+    for name in ("HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / "cache"))
+    monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+
+    def lay(which, name="", **config):
+        called = name or f"lmstudio-community/{CALLED.format(which)}"
+        folder = shutil.copytree(made / which, Path.home() / ".lmstudio/models" / called)
+        (folder / "config.json").write_text(json.dumps(json.loads((folder / "config.json").read_text()) | config))
+        return folder
+
+    return lay
+
+
+def other_words(folder, old='"a":', new='"@":'):
+    (folder / "tokenizer.json").write_text(byte_tokenizer().to_str().replace(old, new, 1))
+
+
+def chosen(name="Qwen2.5-Coder-7B-Instruct-MLX", here=True):
+    """(draft, drafter, the line that says why) of a target that is named alone."""
+    spec = choose(name, None, None, here=here)
+    return spec.pair.draft, spec.drafter, spec.reason
+
+
+def test_the_only_model_here_that_can_draft_is_taken_and_named_with_its_size(lay):
+    """`check` of LM Studio's Qwen2.5-Coder-1.5B said that no draft is known, beside the 0.5B: a third was too large."""
+    target, draft = lay("1.5B"), lay("0.5B")
+    ratio = (target / MODEL).stat().st_size / (draft / MODEL).stat().st_size
+    assert 2 < ratio < 4
+    taken = f"lmstudio-community/{CALLED.format('0.5B')}"
+    why = f"draft {taken}: in LM Studio, {ratio:.1f} times smaller, and its tokenizer agrees"
+    name = CALLED.format("1.5B")
+    for found in (chosen(name), chosen(name, here=False), chosen(f"lmstudio-community/{name}"), chosen(str(target))):
+        assert (found[0], found[2]) == (taken, why)
+    assert spec_here(name, None).pair.draft == taken
+    known = catalog.registry()
+    rows = {row.pair.name: row.pair for row in drafted(catalog.other_rows(known, ()), known)}
+    assert (rows[name].draft, rows[name].note) == (taken, why)
+    assert (rows[CALLED.format("0.5B")].draft, rows[CALLED.format("0.5B")].note) == (None, "")
+
+
+def test_several_are_offered_with_what_to_add_and_none_is_taken(lay, monkeypatch, tmp_path):
+    lay("7B"), lay("0.5B")
+    own = shutil.copytree(lay("1.5B"), tmp_path / "my own/mid")
+    shutil.rmtree(Path.home() / ".lmstudio/models" / f"lmstudio-community/{CALLED.format('1.5B')}")
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(own.parent))
+    draft, drafter, why = chosen()
+    assert (draft, drafter) == (None, "ngram") and why.endswith("; until then its own text drafts: --drafter ngram")
+    smaller, other = r"\(\d+(\.\d)? times smaller\)", f"lmstudio-community/{CALLED.format('0.5B')}"
+    assert re.match(f"add a draft that is here: --draft '{own}' {smaller} or --draft {other} {smaller};", why)
+    assert chosen(here=False) == (draft, drafter, why)
+    known = catalog.registry()
+    (row,) = (row for row in drafted(catalog.other_rows(known, ()), known) if row.pair.name == CALLED.format("7B"))
+    assert (row.pair.draft, row.pair.note) == (None, why)
+
+
+def shrink(folder, tenths=200):
+    """Fewer bytes, as a quantization leaves them."""
+    weights = folder / MODEL
+    weights.write_bytes(weights.read_bytes()[: weights.stat().st_size * 10 // tenths])
+
+
+NO_DRAFTS = {
+    "its own quantization": lambda lay: shrink(lay("7B", "org/7B-4bit", quantization={"group_size": 64, "bits": 4})),
+    "a larger model of few bits": lambda lay: shrink(lay("7B", "org/14B-4bit", num_hidden_layers=48)),
+    "nearly as large": lambda lay: shrink(lay("7B", "org/6B", num_hidden_layers=15), 15),
+    "another family": lambda lay: lay("0.5B", model_type="gemma3_text"),
+    "other words": lambda lay: other_words(lay("0.5B")),
+    "no tokenizer": lambda lay: (lay("0.5B") / "tokenizer.json").unlink(),
+    "a broken tokenizer": lambda lay: (lay("0.5B") / "tokenizer.json").write_text("{"),
+    "a broken config": lambda lay: (lay("0.5B") / "config.json").write_text('{"model_type": "qwen3", '),
+    "an odd config": lambda lay: lay("0.5B", hidden_size="64", text_config=[]),
+    "another's code": lambda lay: lay("0.5B", model_file="own.py"),
+    "no sizes": lambda lay: lay("0.5B", hidden_size=None),
+    "half of it": lambda lay: (f := lay("0.5B") / MODEL).rename(f.with_name("model-00001-of-00002.safetensors")),
+    "no weights": lambda lay: (lay("0.5B") / MODEL).unlink(),
+    "a head": lambda lay: lay("0.5B", architectures=["EagleForCausalLM"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", NO_DRAFTS)
+def test_what_cannot_draft_is_neither_taken_nor_offered(lay, kind):
+    lay("7B")
+    NO_DRAFTS[kind](lay)
+    assert chosen() == (None, "ngram", NOBODY)
+    lay("0.5B", "org/fitting")
+    assert chosen()[0] == "org/fitting"
+
+
+@pytest.mark.parametrize("target", ["qwen3_moe", "qwen3"])
+def test_a_family_is_that_of_the_language_model_whatever_its_form(lay, target):
+    folder = lay("7B", model_type=target)
+    if target == "qwen3":  # as of a model that sees
+        values = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({"model_type": "other", "text_config": values}))
+    lay("0.5B")
+    model = read_model(f"lmstudio-community/{CALLED.format('7B')}")
+    assert [found.model.short for found in find_drafts(model, hub.models_here())] == [CALLED.format("0.5B")]
+
+
+def test_special_tokens_and_templates_may_differ_and_what_was_compared_is_kept_until_a_file_changes(lay, monkeypatch):
+    """A tokenizer of 151 665 tokens takes seconds to read, at every start."""
+    lay("7B")
+    draft, compared, really = lay("0.5B"), [], drafts._compared
+    monkeypatch.setattr(drafts, "_compared", lambda *models: compared.append(models) or really(*models))
+    settings = json.loads((draft / "tokenizer_config.json").read_text())
+    (draft / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": "{{ other }}"}))
+    assert chosen()[0] and not compared and not kept_file().exists()
+    other_words(draft, '"<|im_end|>"', '"<|end|>"')
+    assert (chosen()[0], chosen()[0], len(compared)) == (f"lmstudio-community/{CALLED.format('0.5B')}",) * 2 + (1,)
+    other_words(draft)
+    assert (chosen()[0], chosen()[0], len(compared)) == (None, None, 2)
+    kept_file().write_text("[1]")
+    assert (chosen()[0], len(compared)) == (None, 3)
+
+
+def test_a_draft_that_does_not_fit_beside_the_target_is_not_taken(lay, monkeypatch):
+    alone, small = ((lay(which) / MODEL).stat().st_size for which in ("7B", "0.5B"))
+    for limit, draft in ((alone + small, f"lmstudio-community/{CALLED.format('0.5B')}"), (alone, None)):
+        monkeypatch.setattr("specdec_cli.pairs.catalog.limit_bytes", lambda available, limit=limit: limit)
+        assert chosen()[0] == draft
+
+
+def test_a_damaged_target_is_told_where_it_is_loaded_and_hides_no_row(lay):
+    (lay("7B") / "tokenizer.json").write_text("{")
+    other_words(lay("0.5B"), "a", "b")
+    known = catalog.registry()
+    assert len(drafted(catalog.other_rows(known, ()), known)) == 2
+    assert chosen(here=False)[0] is None
+    with pytest.raises(SpecdecError):
+        chosen()
+
+
+def test_a_thousand_models_of_the_family_cost_less_than_two_seconds_and_few_are_compared(lay, monkeypatch):
+    target, one = lay("7B"), lay("0.5B", "org/one")
+    for number in range(1000):
+        folder = target.parent.parent / f"many/m{number}"
+        folder.mkdir(parents=True)
+        for file in one.iterdir():
+            (folder / file.name).hardlink_to(file)
+    monkeypatch.setattr("mlx.core.load", None)
+    model, before = read_model(f"lmstudio-community/{target.name}"), time.process_time()
+    found = find_drafts(model, hub.models_here())
+    assert len(found) == drafts.MOST_COMPARED and time.process_time() - before < 2
