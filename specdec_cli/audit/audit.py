@@ -18,7 +18,7 @@ from specdec_cli.audit.prompts import AuditPrompt
 from specdec_cli.audit.rounding import Group, LeadChange, Rounding, SeveralRows, difference
 from specdec_cli.core.events import Round, RoundDone, Start
 from specdec_cli.core.kinds import COUPLED, DEFAULT_DRAFTER
-from specdec_cli.core.request import Constraint, Request
+from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, row_leads
 from specdec_cli.session.session import Session
@@ -43,19 +43,11 @@ class AuditPlan:
     seed: int = 0
     raw: bool = False
     gap: float | None = None
-    constraint: Constraint | None = None
 
     def request(self, temperature: float, k: K) -> Request:
         sampling = NO_CUTS | {"temperature": temperature}
-        return Request(
-            self.max_tokens,
-            k=k,
-            drafter=self.drafter,
-            rule=COUPLED.name,
-            seed=self.seed,
-            sampling=sampling,
-            constraint=self.constraint,
-        )
+        rule = COUPLED.name
+        return Request(self.max_tokens, k=k, drafter=self.drafter, rule=rule, seed=self.seed, sampling=sampling)
 
 
 def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Audit:
@@ -72,27 +64,23 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
 
     texts: list[tuple[str, KnownText]] = []
     findings: list[tuple[Finding, float, Sequence[Position]]] = []  # with its temperature and the positions compared
-    rows = set(rows_of(plan.ks))
     for prompt, temperature in jobs:
-        text, start, judged, most = _compare_text(session, plan, prompt, temperature, progress)
+        text, start, judged = _compare_text(session, plan, prompt, temperature, progress)
         texts.append((prompt.name, text))
         findings += [(finding, temperature, text.positions[: finding.tokens_compared]) for finding in judged]
-        rows |= {most} if plan.constraint else set()  # what a shape forces is drafted beyond every K
-    rounding = measure(session, texts, sorted(rows), plan.gap, lambda name: progress(f"{name}: rounding"))
-    masked = f" under the same {plan.constraint.noun}" if plan.constraint else ""
+    rounding = measure(session, texts, rows_of(plan.ks), plan.gap, lambda name: progress(f"{name}: rounding"))
     return Audit(
         target=start.target,
         draft=start.draft,
         drafter=start.drafter,
         dtype=start.dtype,
         device=start.device,
-        compared_with=f"mlx-lm {device.versions()['mlx-lm']}'s own generate_step{masked}",
+        compared_with=f"mlx-lm {device.versions()['mlx-lm']}'s own generate_step",
         max_tokens=plan.max_tokens,
         temperature=plan.temperature,
         seed=plan.seed,
         sampling=start.sampling,
         rounding=rounding,
-        constraint=plan.constraint.kind if plan.constraint else None,
         findings=[finding.with_limit(rounding.limit(temperature)) for finding, temperature, _ in findings],
         near_ties_expected=sum(
             rounding.flips([at.margin for at in read], temperature) for _, temperature, read in findings
@@ -102,8 +90,8 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
 
 def _compare_text(
     session: Session, plan: AuditPlan, prompt: AuditPrompt, temperature: float, on_answer: Callable[[str], None]
-) -> tuple[KnownText, Start, list[Finding], int]:
-    """Plain decoding's answer, the setting, a finding for each K with no limit yet, and the most rows of any pass."""
+) -> tuple[KnownText, Start, list[Finding]]:
+    """Plain decoding's answer, the setting, and a finding for each K with no limit yet."""
     ids = session.pair.text_tokens(prompt.text) if plan.raw else session.pair.chat_tokens(prompt.text)
     requests = [plan.request(temperature, k) for k in plan.ks]
     replies: list[tuple[Start, list[Round]]] = []
@@ -119,7 +107,7 @@ def _compare_text(
         tokens = divergence.position + 1 if divergence else len(text.positions)
         drafted, accepted = sum(len(round.draft) for round in rounds), sum(round.accepted for round in rounds)
         findings.append(Finding(prompt.name, start.rule, start.k, drafted, accepted, tokens, divergence))
-    return text, replies[0][0], findings, max(len(round.draft) + 1 for _, rounds in replies for round in rounds)
+    return text, replies[0][0], findings
 
 
 def compare(

@@ -102,7 +102,6 @@ class Audit:
     sampling: Mapping[str, Any]
     rounding: Rounding
     findings: Sequence[Finding]
-    constraint: str | None = None
     near_ties_expected: float = 0.0
 
     def count(self, result: Status) -> int:
@@ -162,7 +161,7 @@ class Audit:
         A divergence's `position` is an index into the answer's tokens."""
         named = (
             *("lossless", "target", "draft", "drafter", "dtype", "device", "compared_with", "max_tokens"),
-            *("temperature", "seed", "constraint", "near_ties_expected", "tokens_compared"),
+            *("temperature", "seed", "near_ties_expected", "tokens_compared"),
         )
         return {name: getattr(self, name) for name in named} | {
             "precision": self.rounding.precision,

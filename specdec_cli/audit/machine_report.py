@@ -160,10 +160,7 @@ def specdec_output(arguments: Sequence[str], seconds: float) -> tuple[str, str]:
 
 def pair_options(pair: Pair) -> list[str]:
     """The options that name `pair` on a command line."""
-    if pair.source != "command line":
-        return ["--pair", pair.name]
-    pinned = {"--target-revision": pair.target_revision, "--draft-revision": pair.draft_revision}
-    return [*pair.options, *(word for option, value in pinned.items() if value for word in (option, value))]
+    return ["--pair", pair.name] if pair.source != "command line" else pair.options
 
 
 def private_names(models: Sequence[str]) -> list[tuple[re.Pattern[str], str]]:

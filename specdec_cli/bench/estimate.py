@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
-from math import exp, inf, log
+from math import exp, inf, isfinite, log
 from statistics import fmean
 from typing import Literal
 
@@ -41,7 +41,13 @@ class Interval:
 
     def exp(self) -> Interval:
         """From logarithms to ratios; the mean becomes the geometric mean."""
-        return Interval(exp(self.mean), exp(self.low), exp(min(self.high, 700.0)), self.prompts)
+        return Interval(exp(self.mean), exp(self.low), exp(self.high) if self.high < 700 else inf, self.prompts)
+
+    @property
+    def bounds(self) -> tuple[float, float] | tuple[None, None]:
+        """Its ends, for files; none of too few prompts, or where one is no number."""
+        known = self.prompts >= FEWEST_PROMPTS and isfinite(self.low) and isfinite(self.high)
+        return (self.low, self.high) if known else (None, None)
 
     @property
     def half_width(self) -> float:

@@ -73,7 +73,6 @@ class LiveMachine:
             seed=self._request.settings.seed,
             sampling={"temperature": arm.temperature},
             logit_bias=tuple((token, NEVER) for token in stops),
-            constraint=self._request.constraint,
         )
         session.slot.forget()
         device.reset_peak_memory()
@@ -148,7 +147,7 @@ def plain_tokens(session: Session, prompt: Sequence[int], request: Request) -> I
     """mlx-lm's plain decoding, token by token, each of them detokenized as an answer's are."""
     reply = Reply(session.pair, session.slot, prompt, request)
     sampling, stream, stops = reply.sampling, session.pair.tokenizer.stream(()), reply.ends
-    changed = sampling.counts_tokens or sampling.logit_bias or request.constraint
+    changed = sampling.counts_tokens or sampling.logit_bias
     if sampling.greedy and not changed:
         network = session.slot.target.network.module
         found = (round.next for round in baseline(network, prompt, reply.max_tokens, stops, session.clock))
@@ -183,13 +182,13 @@ def load_machine(
 
 def _contenders(sessions: Mapping[str | None, Session], request: BenchRequest) -> tuple[Contender, ...]:
     """Drafters by network with each draft, under the kind that really drafts (a head has its own); the others once."""
-    kinds, held = [DRAFTERS[name] for name in request.drafters], request.constraint is not None
+    kinds = [DRAFTERS[name] for name in request.drafters]
     found = []
     for kind in kinds:
         if kind.by_network:
             drafters = {n: one.pair.drafting(Request(drafter=kind.name)).kind.name for n, one in sessions.items()}
-            found += [Contender(drafter, name, held) for name, drafter in drafters.items()]
-    found += [Contender(kind.name, None, held) for kind in kinds if not kind.by_network]
+            found += [Contender(drafter, name) for name, drafter in drafters.items()]
+    found += [Contender(kind.name) for kind in kinds if not kind.by_network]
     return tuple(dict.fromkeys(found))
 
 

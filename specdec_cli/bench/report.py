@@ -225,7 +225,7 @@ class Change:
     def ratio(self) -> Interval | None:
         """The second's tokens a second ÷ the first's, with the interval of two independent benches; None if unknown."""
         one, other = self.first.tokens_per_second, self.second.tokens_per_second
-        if one is None or other is None or min(one.prompts, other.prompts) < 2:
+        if one is None or other is None or min(one.prompts, other.prompts) < FEWEST_PROMPTS:
             return None
         mean = log(other.mean / one.mean)
         half = (log(one.high / one.low) ** 2 + log(other.high / other.low) ** 2) ** 0.5 / 2

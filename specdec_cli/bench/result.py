@@ -32,14 +32,10 @@ Phase = Literal["learn", "confirm", "drift"]
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """Who drafts; `draft` is the draft model's id, None where no model drafts.
-
-    `constrained`: the answers must have a shape, and what it forces is drafted besides.
-    """
+    """Who drafts; `draft` is the draft model's id, None where no model drafts."""
 
     drafter: str
     draft: str | None = None
-    constrained: bool = False
 
     @property
     def name(self) -> str:
@@ -238,7 +234,7 @@ def from_dict(values: Any) -> BenchResult:
     if not isinstance(values, Mapping) or values.get("specdec") != "bench":
         raise ValueError("not a specdec bench result")
     if values.get("schema") != SCHEMA:
-        raise ValueError(f"bench schema {values.get('schema')}, and this specdec reads {SCHEMA}")
+        raise ValueError(f"bench schema {values.get('schema')}, but this specdec reads {SCHEMA}")
     try:
         return TypeAdapter(BenchResult).validate_python({k: v for k, v in values.items() if k != "specdec"})
     except ValidationError as error:

@@ -12,7 +12,7 @@ from math import isfinite
 from typing import Any
 
 from specdec_cli.bench.estimate import FEWEST_PROMPTS, Interval
-from specdec_cli.bench.report import LengthRow, Report, reports
+from specdec_cli.bench.report import Comparison, LengthRow, Report, reports
 from specdec_cli.bench.result import BenchResult, Length, to_dict
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.format import count
@@ -51,7 +51,7 @@ def break_even(report: Report) -> str:
     if curve is None or not isinstance(k, int) or k not in curve.draft:
         return ""
     needed, found = break_even_acceptance(curve.round(k), k), next(row.judged_rate for row in report.rows if row.k == k)
-    cost = f"K {k} costs {curve.round(k):.2f} plain steps a round"
+    cost = f"a round at K {k} takes the time of {curve.round(k):.2f} plain tokens"
     if needed is None:
         return f"{cost}, more than the {k + 1} tokens it can yield: it cannot pay here"
     here = "" if found is None else f"; here {100 * found:.0f}{NARROW}% were"
@@ -80,7 +80,7 @@ def surroundings(result: BenchResult) -> str:
         doubt = " (!)" if abs(drift) > DRIFTED else ""
         parts.append(f"baseline {100 * drift:+.1f}{NARROW}% from first to last{doubt}")
     if rows is not None and abs(rows) > ROWS_DRIFTED:
-        parts.append(f"passes of several rows {100 * rows:+.0f}{NARROW}% in plain steps (!): try --cooldown 10s")
+        parts.append(f"passes of several rows {100 * rows:+.0f}{NARROW}% in time (!): try --cooldown 10s")
     told: list[tuple[str, list[str | None]]] = [
         ("on", [state.power for state in states]),
         ("low-power mode", [{None: None, True: "on", False: "off"}[state.low_power_mode] for state in states]),
@@ -102,28 +102,22 @@ def command(report: Report) -> str:
     else:
         draft = f" --draft {shlex.quote(contender.draft)}" if contender.draft else ""
         models, own_context = f"--target {shlex.quote(settings.target)}{draft}", settings.draft_context == DRAFT_CONTEXT
+    context = ""
     if settings.draft_context is not None and not own_context:
-        models += f" --draft-context {settings.draft_context}"
+        context = f"SPECDEC_DRAFT_CONTEXT={settings.draft_context} "
     models += f" --rule {settings.rule}" * (settings.rule != DEFAULT_RULE)
     drafter = f" --drafter {contender.drafter}" if k != 0 and contender.drafter != DEFAULT_DRAFTER else ""
     option = f" --temp {temperature:g}" if temperature else ""
-    return f"specdec run {models}{drafter} -k {k}{option} 'your prompt'"
+    return f"{context}specdec run {models}{drafter} -k {k}{option} 'your prompt'"
 
 
 def spread(interval: Interval | None, digits: int) -> str:
-    """`1.42 ±0.04`; the mean alone of too few prompts, and `±?` where the interval is wider than the mean."""
+    """`1.42 ±0.04`; the mean alone of too few prompts, and where the interval is wider than the mean."""
     if interval is None:
         return "–"
     mean = f"{interval.mean:.{digits}f}"
-    if interval.prompts < FEWEST_PROMPTS:
-        return mean
-    wide = interval.half_width > interval.mean
-    return f"{mean} ±{'?' if wide else f'{interval.half_width:.{digits}f}'}"
-
-
-def mark(row: LengthRow) -> str:
-    """What stands before a figure of too few prompts."""
-    return "?" if row.source == "too few" else ""
+    vague = interval.prompts < FEWEST_PROMPTS or interval.half_width > interval.mean
+    return mean if vague else f"{mean} ±{interval.half_width:.{digits}f}"
 
 
 def chosen_k(report: Report) -> Length:
@@ -166,12 +160,30 @@ def json_text(result: BenchResult) -> str:
         derived.append({
             "condition": asdict(report.condition),
             "verdict": asdict(advice) | {"chosen": advice.chosen, "told": conclusion(report)},
-            "rows": [asdict(row) | {"source": row.source} for row in report.rows],
-            "kinds": [asdict(row) | {"source": row.source} for row in report.kinds],
+            "rows": [row_values(row) for row in report.rows],
+            "kinds": [row_values(row) for row in report.kinds],
             "draft_steps": curve and dict(curve.draft),
             "verify_steps": curve and dict(curve.verify),
         })  # fmt: skip
     return json.dumps(_finite(to_dict(result) | {"report": derived}), indent=1) + "\n"
+
+
+def comparison_text(found: Comparison) -> str:
+    """The comparison as JSON."""
+    changes = [
+        (title, [{"k": each.k, "first": row_values(each.first), "second": row_values(each.second)} for each in both])
+        for title, both in found.changes
+    ]
+    return json.dumps(_finite({"differences": dict(found.differences), "changes": changes}), indent=1) + "\n"
+
+
+def row_values(row: LengthRow) -> dict[str, Any]:
+    """JSON-ready; the ends of an interval of too few prompts are null."""
+    values = asdict(row) | {"source": row.source}
+    for name in ("speedup", "tokens_per_second"):
+        if interval := getattr(row, name):
+            values[name] |= dict(zip(("low", "high"), interval.bounds, strict=True))
+    return values
 
 
 def _finite(value: Any) -> Any:

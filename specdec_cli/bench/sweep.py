@@ -29,7 +29,6 @@ from specdec_cli.bench.result import (
 )
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import count
-from specdec_cli.core.request import Constraint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.system.machine import MachineState, machine_state
 
@@ -51,7 +50,7 @@ WARM_TOKENS, WARM_SHARE = 8, 0.05
 class BenchRequest:
     """What the command line requested: `settings` as they are kept, and what only this bench needs.
 
-    `drafts` are further draft models. `constraint` is the shape of every answer, drafted or plain.
+    `drafts` are further draft models.
     """
 
     pair: Pair
@@ -60,7 +59,6 @@ class BenchRequest:
     drafters: tuple[str, ...]
     prompts: tuple[BenchPrompt, ...]
     force: bool = False
-    constraint: Constraint | None = None
 
 
 class Cancelled(Exception):
@@ -169,11 +167,10 @@ class Bench:
     def result(self) -> BenchResult:
         """What was measured so far."""
         environment = replace(self._machine.environment, before=self._states[0], after=self._states[-1])
-        kinds, constraint = kinds_of(self._prompts), self._request.constraint
+        kinds = kinds_of(self._prompts)
         prompts, source = len(self._prompts), self._settings.prompts
         told = f"{count(prompts, 'bundled prompt')} of {count(len(kinds), 'kind')}"
         told = f"{count(prompts, 'prompt')} of {source}" if source else told
-        told += f", every answer held to a {constraint.noun}" if constraint else ""
         settings = replace(self._settings, kinds=kinds, prompts=told)
         measured = tuple(self.samples), tuple(self.costs)
         return BenchResult(settings, environment, *measured, self._seconds_taken, self._partial)

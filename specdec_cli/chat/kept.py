@@ -16,8 +16,8 @@ import platformdirs
 from specdec_cli.chat.transcript import Transcript, load
 from specdec_cli.core.errors import SpecdecError, UsageError, reason
 
-TOLD = "this chat is kept: specdec chats; --no-keep or SPECDEC_NO_KEEP=1 keeps none"
-DELETED = "this chat was deleted, so it is kept no more; /save FILE saves it"
+TOLD = "this chat is kept: specdec chats; --private keeps none"
+DELETED = "this chat was deleted, so it is no longer kept; /save FILE saves it"
 FORKED = "another specdec continued this chat, so it is kept here as a chat of its own"
 # Characters that a search shows, and how many of them are before what it found.
 EXCERPT, BEFORE = 200, 12

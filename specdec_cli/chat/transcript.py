@@ -121,7 +121,7 @@ def load(path: Path) -> Transcript:
         if header.pop("transcript", None) != VERSION:
             raise ValueError(f"a transcript of version {VERSION} begins with its header")
         if wrong := [name for name in NAMES if not isinstance(header.get(name), str | None)]:
-            raise ValueError(f"{wrong[0]} is no name")
+            raise ValueError(f"{wrong[0]} is not a name")
         for number, line in enumerate(lines[1:], 2):
             if not line.strip():
                 continue

@@ -12,7 +12,7 @@ import typer
 
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.load import load_session, specify
-from specdec_cli.cli.options import HostOptions, ModelOptions, ShapeOptions
+from specdec_cli.cli.options import HostOptions, ModelOptions
 from specdec_cli.cli.several import take_part
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import effective, parse_k
@@ -32,12 +32,11 @@ def audit(
     temp: float = 0.8,
     seed: int = 0,
     prompts: Path | None = None,
-    shape: ShapeOptions,
     raw: bool = False,
     gap: float | None = None,
     json: bool = False,
 ) -> None:
-    """Is this pair lossless here? Compare it with plain decoding.
+    """Is this pair lossless here? Measure it.
 
     Every answer is compared with mlx-lm's own. Then the same texts are read in passes of several rows, to measure what
     rounding can do to near-ties here.
@@ -52,7 +51,7 @@ def audit(
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)
-    asked = (temp, seed, raw, gap, shape.constraint())
+    asked = (temp, seed, raw, gap)
     samples = BUNDLED if prompts is None else read_prompts(prompts)
     spec = specify(models, ks or (), raw=raw, shown=not json)
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3

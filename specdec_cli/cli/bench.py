@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,13 +13,12 @@ import typer
 from specdec_cli.cli.bench_options import BenchOptions, ContenderOptions, parse_lengths, parse_seconds
 from specdec_cli.cli.command import grouped
 from specdec_cli.cli.export import require_writable, write_export
-from specdec_cli.cli.load import choose_named, choosing, forbid_network, loading, require_named
-from specdec_cli.cli.options import PairOptions, ShapeOptions
+from specdec_cli.cli.load import choosing, forbid_network, loading, require_named
 from specdec_cli.cli.pairs import say
 from specdec_cli.cli.table import CONTENDERS
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, MTP
-from specdec_cli.core.request import Constraint, effective, one_name, parse_draft_context
+from specdec_cli.core.request import effective, one_name, parse_draft_context
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import awake
@@ -38,10 +37,10 @@ specdec bench --compare before.json after.json"""
 
 @app.command(epilog=EXAMPLES)
 @grouped
-def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOptions) -> None:
-    """Find the K and the draft that are fastest here, with evidence.
+def bench(*, models: ContenderOptions, options: BenchOptions) -> None:
+    """Find the K and the draft that are fastest here.
 
-    It sweeps K by kind of text and recommends one; --write keeps it.
+    With evidence: it sweeps K by kind of text and recommends one; --write keeps it.
     """
     from specdec_cli.bench import report, sentences
     from specdec_cli.ui.bench.terminal import print_bench
@@ -51,7 +50,7 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
         _compare(options.compare, options.json)
         return
     with choosing(models, shown=not options.quiet):
-        request, reason = _request(models, options, shape.constraint())
+        request, reason = _request(models, options)
     result = _measure(request, reason, options.export or [], options.quiet)
     if options.json:
         sys.stdout.write(sentences.json_text(result))
@@ -63,14 +62,15 @@ def bench(*, models: ContenderOptions, options: BenchOptions, shape: ShapeOption
         raise typer.Exit(130)
 
 
-def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint | None) -> tuple[BenchRequest, str]:
+def _request(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequest, str]:
     """What is to be measured, and why this pair; whatever is wrong with the options is said before anything loads."""
     forbid_network(models.offline)
     from specdec_cli.bench import prompts, result, sweep
+    from specdec_cli.pairs.choose import choose
     from specdec_cli.pairs.files import resolve
     from specdec_cli.pairs.names import settle
 
-    drafts = tuple(map(settle, models.drafts))
+    drafts = tuple(dict.fromkeys(map(settle, models.draft or ())))
     drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:
@@ -87,18 +87,16 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
     budget_seconds = parse_seconds("--time-budget", options.time_budget)
     cooldown_seconds = parse_seconds("--cooldown", options.cooldown)
     first = drafts[0] if models.target and drafts else None  # a draft beside --pair joins it below
-    names = PairOptions(models.target, first, models.target_revision, models.draft_revision)
-    spec = choose_named(models.pair, names, here=any(DRAFTERS[name].needs_draft for name in drafters))
+    needed = any(DRAFTERS[name].needs_draft for name in drafters)
+    spec = choose(models.pair, models.target, first, here=needed)
     spec = spec.reading(parse_draft_context(models.draft_context))
     require_named(spec, options.raw)
     pair = spec.pair
     if drafts:
-        pair = replace(pair, draft=drafts[0], draft_revision=models.draft_revision, draft_adapter=None)
+        pair = replace(pair, draft=drafts[0], draft_revision=None, draft_adapter=None)
     listed = spec.pair.source != "command line" and not drafts
-    if shape and options.fixed_length:
-        raise UsageError(f"--fixed-length beside {shape.flag}, which ends its answers itself", "leave out one of them")
     if options.write:
-        _require_one_k(listed, shape, len(drafts) + len(drafters) + len(temperatures) > 2)
+        _require_one_k(listed, len(drafts) + len(drafters) + len(temperatures) > 2)
     lacking = [name for name in drafters if DRAFTERS[name].needs_draft and DRAFTERS[name].uses_draft]
     if options.drafters and lacking and not pair.draft:
         raise UsageError(f"--drafter {lacking[0]}, and {pair.name} has no draft", "name one: --draft ID")
@@ -124,16 +122,14 @@ def _request(models: ContenderOptions, options: BenchOptions, shape: Constraint 
         draft_context=pair.draft_context,
         own_context=models.draft_context is None,
     )
-    return sweep.BenchRequest(pair, settings, drafts[1:], drafters, texts, models.force, shape), spec.reason
+    return sweep.BenchRequest(pair, settings, drafts[1:], drafters, texts, models.force), spec.reason
 
 
-def _require_one_k(listed: bool, shape: Constraint | None, several: bool) -> None:
+def _require_one_k(listed: bool, several: bool) -> None:
     """Checks --write before any time is spent.
 
     Raises: UsageError where the pair has no entry, or there is more than one K to write.
     """
-    if shape:
-        raise UsageError(f"--write beside {shape.flag}: its K suits such answers alone", "leave one of them out")
     if not listed:
         raise UsageError(
             "--write needs a pair by name, and this one was named by its models",
@@ -182,12 +178,11 @@ def _write(result: BenchResult, pair: Pair) -> None:
 
 
 def _compare(paths: tuple[Path, Path], json: bool) -> None:
-    from specdec_cli.bench import report, result
+    from specdec_cli.bench import report, result, sentences
     from specdec_cli.ui.bench.terminal import print_comparison
-    from specdec_cli.ui.pairs import print_json
 
     found = report.compare(*map(result.read_result, paths))
     if json:
-        print_json(sys.stdout, asdict(found))
+        sys.stdout.write(sentences.comparison_text(found))
     else:
         print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.kinds import DEFAULT_RULE, HEAD
+from specdec_cli.core.kinds import DEFAULT_RULE
 from specdec_cli.core.request import MAX_K
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -21,18 +21,9 @@ class ContenderOptions:
     pair: str | None = None
     target: str | None = None
     draft: list[str] | None = None
-    target_revision: str | None = None
-    draft_revision: str | None = None
     offline: bool = False
     force: bool = False
-    head_from: str | None = None
     draft_context: str | None = None
-
-    @property
-    def drafts(self) -> tuple[str, ...]:
-        """The drafts to try, each once."""
-        head = [] if self.head_from is None else [HEAD + self.head_from]
-        return tuple(dict.fromkeys([*(self.draft or ()), *head]))
 
 
 @dataclass(frozen=True, slots=True)

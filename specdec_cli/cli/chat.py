@@ -73,11 +73,10 @@ def chat(
     resume: Path | None = None,
     display: DisplayOptions,
     sampling: SamplingOptions,
-    no_keep: bool = False,
-    no_history: bool = False,
+    private: bool = False,
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
-    """Talk over many turns; both models keep what they have read."""
+    """Talk over many turns; nothing is read twice."""
     take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     if prompt is not None and not prompt.strip():
@@ -90,10 +89,10 @@ def chat(
     system = answer.system if begun is None or is_on_the_line(context, "system") else None
     transcript = open_transcript(begun, save, system, display.plain)
     saved_to = save or (resume if kept is None else None)
-    keeper = None if saved_to or no_keep else Keeper(kept, transcript.id, display.notices)
+    keeper = None if saved_to or private else Keeper(kept, transcript.id, display.notices)
     asked, overflow = AnswerSettings.read(answer, sampling, shape), cast(Overflow, on_overflow)
     with keys_kept(display):
-        talk(models, asked, display, transcript, keeper, not no_history, saved_to, overflow, prompt or "")
+        talk(models, asked, display, transcript, keeper, not private, saved_to, overflow, prompt or "")
 
 
 def keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:

@@ -21,7 +21,7 @@ app.add_typer(chats_app, name="chats")
 @chats_app.callback()
 @grouped
 def chats(*, context: typer.Context, search: str = "") -> None:
-    """Your kept chats, the last one first: list, show, export, delete."""
+    """Your kept chats: list, show, export, delete."""
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.chat.kept import described, kept_chats

@@ -23,11 +23,11 @@ from typer.core import TyperGroup
 
 from specdec_cli.cli.command import grouped, notify
 from specdec_cli.cli.serve import KeepOptions
-from specdec_cli.cli.table import OF_A_PAIR, SETTINGS, is_setting
+from specdec_cli.cli.table import OF_A_PAIR, SETTINGS, is_setting, moved
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.jsonfile import NotJson, parse
 from specdec_cli.core.kinds import DRAFTERS
-from specdec_cli.core.request import BOUNDS, effective, flag, one_name, parse_draft_context, parse_k
+from specdec_cli.core.request import BOUNDS, effective, flag, one_name, parse_bias, parse_draft_context, parse_k
 from specdec_cli.core.tomlfile import TomlFile
 from specdec_cli.pairs.pair import nearest
 from specdec_cli.system.config import (
@@ -52,6 +52,7 @@ CHECKS: Mapping[str, Callable[[Any], object]] = {
     "k": parse_k,
     "draft_context": parse_draft_context,
     "drafter": one_name("--drafter", tuple(DRAFTERS)),
+    "logit_bias": lambda value: parse_bias(value.split()),
     "idle_unload": lambda value: KeepOptions(idle_unload=value).idle_seconds(),
     **{flag(one).replace("-", "_"): partial(lambda name, value: effective({}, {name: value}), one) for one in BOUNDS},
 }
@@ -68,7 +69,7 @@ def read_settings() -> TomlFile:
 def _check(file: TomlFile, values: Any, *table: str) -> None:
     """Check what the config has as `table`. Raises: UsageError."""
     if not isinstance(values, dict):
-        raise UsageError(f"{file.place(*table)}: {'.'.join(table)} is no table", f"begin one with [{PRESETS}.NAME]")
+        raise UsageError(f"{file.place(*table)}: {'.'.join(table)} is not a table", f"begin one with [{PRESETS}.NAME]")
     for key, value in values.items():
         if table == (PRESETS,) or (table, key) == ((), PRESETS):
             _check(file, value, *table, key)
@@ -83,10 +84,13 @@ def checked(path: tuple[str, ...], value: Any) -> Any:
     """`value` as the option at the end of `path` takes it. Raises: UsageError for an unknown key or a wrong value."""
     key, command = path[-1], f"specdec config set {'.'.join(path)}"
     if key in OF_A_PAIR:
-        raise UsageError(f"{key} is of a pair, and no setting", "specdec pairs add NAME --target ID --draft ID")
+        raise UsageError(f"{key} belongs to a pair", "specdec pairs add NAME --target ID --draft ID")
     if (row := SETTINGS.get(key)) is None:
         known = [*SETTINGS, *(FOLDERS, PRESETS)] if len(path) == 1 else SETTINGS
-        raise UsageError(f"unknown key {shown(key)}", nearest(key, known, "specdec config show --all lists all"))
+        gone = moved(f"--{key.replace('_', '-')}")
+        raise UsageError(
+            f"unknown key {shown(key)}", gone or nearest(key, known, "specdec config show --all lists all")
+        )
     kind = KINDS.get(row.metavar, str)
     checks = [check for check in (row.checks, CHECKS.get(key)) if check]
     if kind is str and checks and type(value) in (int, float):
@@ -145,12 +149,6 @@ def is_on_the_line(context: typer.Context, name: str) -> bool:
     """Whether a flag or the preset says it."""
     source = context.get_parameter_source(name)
     return name in (context.obj or {}) or (source is not None and source.name == "COMMANDLINE")
-
-
-@config_app.command("path")
-def path() -> None:
-    """Where your config.toml is, or would be."""
-    typer.echo(config_file())
 
 
 @config_app.command("show")
@@ -218,13 +216,13 @@ def edit() -> None:
         raise UsageError(f"the editor {editor} failed: {problem}", "name another: EDITOR=nano specdec config edit")
     read_settings()
     registry()  # a default pair that is none
-    notify(f"{file} is in order", plain=False)
+    notify(f"{file} is valid", plain=False)
 
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # `-0.5` is a value
 @grouped
 def set_(*, setting: str, value: list[str] | None = None) -> None:
-    """Set a setting, or take it out.
+    """Set a setting, or remove it.
 
     The file's other lines stay.
     """
@@ -252,4 +250,5 @@ def set_(*, setting: str, value: list[str] | None = None) -> None:
         set_default(file, user_file(), given)
     else:
         write_config(file, path, given)
-    notify(f"{setting} is {shown(text) if value else 'not set any more'}: {file}", plain=False)
+    told = f"set {setting} to {shown(json.dumps(given, ensure_ascii=False))} in" if value else f"removed {setting} from"
+    notify(f"{told} {file}", plain=False)

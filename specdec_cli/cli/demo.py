@@ -21,7 +21,7 @@ MAX_TOKENS = 100
 @app.command()
 @grouped
 def demo(*, plain: bool = False) -> None:
-    """See speculative decoding work, with nothing to download.
+    """See speculative decoding work, with no download.
 
     It is a race of two tiny models that ship inside specdec, and what it shows.
     """

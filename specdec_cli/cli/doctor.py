@@ -54,7 +54,7 @@ def doctor(
     options: ReportOptions,
     machines: HostOptions,
 ) -> None:
-    """Chip, memory, versions, caches: what works here and what does not."""
+    """What works on this machine, and what specdec keeps here."""
     if json and not selftest:
         raise UsageError("--json was given without --selftest", "specdec doctor --selftest --json")
     if selftest and options.report is not None:
@@ -71,6 +71,9 @@ def doctor(
     from specdec_cli.ui.display import print_columns
 
     print_columns(sys.stdout, [(f"{'✓' if well else '✗'} {name}", *found) for well, name, *found in diagnose()])
+    from specdec_cli.cli.kept import kept_here
+
+    print_columns(sys.stdout, [("kept here", "size", "removed by"), *kept_here()])
     if (group := joined()) is not None:
         print_columns(sys.stdout, diagnose_group(group))
 

@@ -24,6 +24,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 # fmt: off
 KEPT = "models are unloaded when a command ends; specdec serve --idle-unload TIME does so while it runs"
 UPGRADE = "uv tool upgrade specdec-cli, or pip install --upgrade specdec-cli"
+PLACES = "specdec doctor lists all that is kept here"
 LEAVE = "leave it out: mlx decides that itself"
 # Commands of others that are ours under another name.
 COMMANDS: Mapping[str, str] = {
@@ -36,6 +37,7 @@ COMMANDS: Mapping[str, str] = {
 # Those that are none, and what there is instead.
 INSTEAD: Mapping[str, str] = {
     "cache_prompt": "specdec chat --save FILE, and --resume FILE another time",
+    "config path": PLACES, "pairs path": PLACES,
     "convert": "mlx_lm.convert writes a folder; then specdec check FOLDER",
     "cp": "specdec pairs add NAME --target ID --draft ID",
     "create": "specdec pairs add NAME --target ID --draft ID",
@@ -43,7 +45,7 @@ INSTEAD: Mapping[str, str] = {
     "import": "nothing is imported: set SPECDEC_MODEL_FOLDERS to your folder, and specdec pairs lists it",
     "load": "every command loads what it needs: specdec run -p NAME 'your prompt'",
     "log": "specdec serve --log FILE writes every prompt and answer",
-    "lora": "mlx_lm.lora trains an adapter; then specdec run --adapter FOLDER",
+    "lora": "mlx_lm.lora trains an adapter; then specdec pairs add NAME --target ID --adapter FOLDER",
     "manage": "specdec pairs lists models, specdec rm NAME removes one",
     "push": "specdec uploads nothing; hf upload does",
     "quantize": "mlx_lm.convert writes a folder; then specdec check FOLDER",

@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from specdec_cli.cli.command import notify
-from specdec_cli.cli.options import AnswerOptions, ModelOptions, PairOptions, SamplingOptions, ShapeOptions
-from specdec_cli.core.errors import UsageError
-from specdec_cli.core.kinds import HEAD, NONE, K, drafter_at
-from specdec_cli.core.progress import OnStep, unseen
+from specdec_cli.cli.options import AnswerOptions, ModelOptions, SamplingOptions, ShapeOptions
+from specdec_cli.core.kinds import NONE, K, drafter_at
 from specdec_cli.core.request import Request, parse_draft_context, parse_k
 from specdec_cli.core.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
@@ -63,16 +61,6 @@ class AnswerSettings:
         return replace(self.asked, k=k, drafter=spec.drafter, stop_repetition=repeated)
 
 
-def choose_named(
-    name: str | None, models: PairOptions | ModelOptions, *, here: bool, report: OnStep = unseen
-) -> PairSpec:
-    """The pair `name`, or the models that are named instead; with `here` only what needs no download."""
-    from specdec_cli.pairs.choose import choose
-
-    draft = draft_name(models.draft, models.head_from)
-    return choose(name, models.target, draft, models.target_revision, models.draft_revision, here=here, report=report)
-
-
 def warn_of_unread(values: TemplateValues, session: Session, *, shown: bool, plain: bool) -> None:
     """Say that the target's template cannot be asked how to think; nothing unless `shown`."""
     from specdec_cli.ui.display import print_notice
@@ -80,15 +68,6 @@ def warn_of_unread(values: TemplateValues, session: Session, *, shown: bool, pla
     if shown and values.unread_by(session.pair.tokenizer.template_names):
         name = session.pair.names[0]
         print_notice(sys.stderr, f"--think has no effect: {name}'s template reads nothing of it", plain)
-
-
-def draft_name(draft: str | None, head_from: str | None) -> str | None:
-    """The name of the draft that `--draft` or `--head-from` asks for. Raises: UsageError for both."""
-    if head_from is None:
-        return draft
-    if draft is not None:
-        raise UsageError(f"--draft {draft} and --head-from {head_from} both name a draft", "give one of the two")
-    return HEAD + head_from
 
 
 def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: bool) -> None:
@@ -108,9 +87,10 @@ def specify(
     forbid_network(models.offline)
     drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
     with choosing(models, shown=shown, plain=plain) as line:
+        from specdec_cli.pairs.choose import choose
+
         here = drafter != NONE.name
-        spec = choose_named(models.pair, models, here=here, report=line.say).reading(context)
-    spec = spec.adapted(models.adapter, models.draft_adapter)
+        spec = choose(models.pair, models.target, models.draft, here=here, report=line.say).reading(context)
     require_named(spec, raw)
     reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
     return replace(spec, reason=reason, drafter=drafter or spec.drafter)

@@ -40,7 +40,7 @@ from specdec_cli.cli.habits import translate
 from specdec_cli.cli.help import prepare
 from specdec_cli.cli.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.cli.several import on_one_machine
-from specdec_cli.cli.table import PREFIX, row_of, variables
+from specdec_cli.cli.table import PREFIX, moved, row_of, variables
 from specdec_cli.core.errors import NoPair, SpecdecError, UsageError
 from specdec_cli.core.request import nearest
 from specdec_cli.session.signals import ENDING, unwinding
@@ -138,8 +138,10 @@ def usage_error(error: TyperException) -> UsageError:
         return _wrong_value(parameter, str(wrong()[0]["input"]), str(wrong()[0]["type"]), sys.argv)
     context = getattr(error, "ctx", None)
     option = str(getattr(error, "option_name", ""))
-    if context is not None and option in ("--hosts", "--hostfile"):
+    if context is not None and option == "--hosts":
         return on_one_machine(context.info_name, option, sys.argv)
+    if context is not None and (instead := moved(option)):
+        return UsageError(f"{context.command_path} has no option {option}", instead)
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
     elif "Missing command" in message:
@@ -170,16 +172,18 @@ def warn_of_variables(known: Iterable[str]) -> None:
     """A line on stderr for each variable that looks like one of ours, and is none."""
     for name in sorted(name for name in os.environ if name.startswith(PREFIX) and name not in {*known, *OTHERS}):
         close = nearest(name.removeprefix(PREFIX), sorted(one.removeprefix(PREFIX) for one in {*known, *OTHERS}))
-        typer.echo(f"warning: no option reads {name}" + (f"; the nearest: {PREFIX}{close}" if close else ""), err=True)
+        gone = moved(f"--{name.removeprefix(PREFIX).lower().replace('_', '-')}")
+        told = gone or (f"the nearest: {PREFIX}{close}" if close else "")
+        typer.echo(f"warning: no option reads {name}" + (f"; {told}" if told else ""), err=True)
 
 
 def by_variable(error: UsageError, known: dict[str, set[str]], arguments: list[str]) -> UsageError:
-    """`error`, naming the variable that gave the value where no argument did."""
+    """`error`, naming the variable instead of the option where no argument gave the value."""
     typed = {argument.partition("=")[0] for argument in arguments}
     for name, options in known.items():
-        begun = {f"{option} {os.environ.get(name, '')}".rstrip() for option in options}
-        if name in os.environ and not options & typed and error.message.startswith(tuple(begun)):
-            return UsageError(f"{name}={os.environ[name]}: {error.message}", error.hint)
+        blamed, _, rest = error.message.partition(" ")
+        if name in os.environ and not options & typed and blamed in options:
+            return UsageError(f"{name}={rest}", error.hint.replace(f"{blamed} ", f"{name}="))
     return error
 
 

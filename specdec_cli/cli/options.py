@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specdec_cli.cli.table import FULL
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DEFAULT_RULE
 from specdec_cli.core.request import BOUNDS, SHAPES, Constraint, effective, parse_bias
@@ -45,9 +44,17 @@ class PairOptions:
 
     target: str | None = None
     draft: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOptions(PairOptions):
+    """What a pair of models.toml holds besides."""
+
     target_revision: str | None = None
     draft_revision: str | None = None
     head_from: str | None = None
+    adapter: str | None = None
+    draft_adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +67,6 @@ class ModelOptions(PairOptions):
     offline: bool = False
     force: bool = False
     draft_context: str | None = None
-    adapter: str | None = None
-    draft_adapter: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,6 @@ class HostOptions:
     """The machines that share the target, if there are several."""
 
     hosts: str | None = None
-    hostfile: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +94,8 @@ class LookOptions:
     """How an answer is shown. Its fields, and those of DisplayOptions, are those of `Look`."""
 
     panel: bool | None = None
-    panel_size: str = FULL
     colour_answer: bool = True
     rounds: bool = False
-    show_rejected: bool = False
     quiet: bool = False
     plain: bool = False
 
@@ -155,7 +157,7 @@ class SamplingOptions:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
-    logit_bias: list[str] | None = None
+    logit_bias: str = ""
 
     def values(self) -> dict[str, float | None]:
         """The flags by the names of `request.BOUNDS`. Raises: UsageError for one out of its bounds."""
@@ -165,7 +167,7 @@ class SamplingOptions:
 
     def bias(self) -> tuple[tuple[int, float], ...]:
         """Raises: UsageError for an entry that is not ID=VALUE."""
-        return parse_bias(tuple(self.logit_bias or ()))
+        return parse_bias(self.logit_bias.split())
 
 
 @dataclass(frozen=True, slots=True)

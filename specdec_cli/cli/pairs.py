@@ -11,15 +11,16 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import typer
 
 from specdec_cli.cli.command import ask, grouped, require_answer
-from specdec_cli.cli.load import choose_named, draft_name
-from specdec_cli.cli.options import HostOptions, NameOptions, PairOptions
+from specdec_cli.cli.options import HostOptions, NameOptions, PairOptions, StoredOptions
 from specdec_cli.cli.several import machine_bytes
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
+from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.system.config import config_file, model_folders
@@ -79,7 +80,7 @@ def pairs(
 def add(
     *,
     name: str,
-    models: PairOptions,
+    models: StoredOptions,
     k: str | None = None,
     yes: bool = False,
 ) -> None:
@@ -103,16 +104,14 @@ def add(
 
 
 def _same_models(known: Pair, new: Pair) -> bool:
-    """Whether `new` names the models of `known`; a revision that it leaves open is the known one's."""
-    pinned = replace(
-        new,
-        target_revision=new.target_revision or known.target_revision,
-        draft_revision=new.draft_revision or known.draft_revision,
-    )
-    return pinned.models == known.models
+    """Whether `new` names the models of `known`; a revision or adapter that it leaves open is the known one's."""
+    from specdec_cli.pairs.registry import OF_THE_FILES
+
+    same = all(getattr(new, field) in (None, getattr(known, field)) for field in OF_THE_FILES)
+    return same and (new.target, new.draft) == (known.target, known.draft)
 
 
-def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
+def _named_pair(name: str, models: StoredOptions, k: str | None) -> Pair:
     """The pair that `pairs add` describes. Raises: UsageError, NotAvailable."""
     from specdec_cli.pairs import files, registry
 
@@ -127,7 +126,14 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
         if revision is not None and not registry.DIGEST.fullmatch(revision):
             hint = "give the commit's 40 hex digits: a branch or tag may name other files tomorrow"
             raise UsageError(f"--{option}-revision {revision} is not a commit, so a pair cannot store it", hint)
-    length, draft = parse_k(k), draft_name(models.draft, models.head_from)
+    if models.draft is not None and models.head_from is not None:
+        problem = f"--draft {models.draft} and --head-from {models.head_from} both name a draft"
+        raise UsageError(problem, "give one of the two")
+    length, draft = parse_k(k), models.draft if models.head_from is None else HEAD + models.head_from
+    if models.draft_adapter is not None and draft is None:
+        raise UsageError(f"--draft-adapter {models.draft_adapter} has no draft", "name one: --draft ID")
+    given = models.adapter, models.draft_adapter
+    adapter, draft_adapter = (folder and str(Path(folder).expanduser().absolute()) for folder in given)
     return Pair(
         name,
         files.name_to_keep(models.target),
@@ -135,6 +141,8 @@ def _named_pair(name: str, models: PairOptions, k: str | None) -> Pair:
         "auto" if length is None else length,
         target_revision=models.target_revision,
         draft_revision=models.draft_revision,
+        target_adapter=adapter,
+        draft_adapter=draft_adapter,
     )
 
 
@@ -208,7 +216,7 @@ def remove(*, named: NameOptions, yes: bool = False) -> None:
         here = "its models ship inside specdec: nothing was downloaded"
         hint = here if shipped else f"specdec rm {name} removes its downloaded files"
         raise UsageError(f"{name} is packaged with specdec; it is not in {file}", hint)
-    ask(f"Take {name} ({pair.described}) out of {file}?", yes)
+    ask(f"Remove {name} ({pair.described}) from {file}?", yes)
     _take_out(name, known, "; no model was deleted")
     if folder := tuned.folder_of(pair):
         say(f"{folder} is still there: specdec rm {folder.name} deletes it")
@@ -231,14 +239,6 @@ def _take_out(name: str, known: Registry, also: str = "") -> None:
         say(f"{name} was the default pair; choose another: specdec pairs use NAME")
 
 
-@pairs_app.command("path")
-def path() -> None:
-    """Where your models.toml is, or would be."""
-    from specdec_cli.pairs.registry import user_file
-
-    typer.echo(user_file())
-
-
 @app.command()
 @grouped
 def check(
@@ -257,10 +257,11 @@ def check(
     """
     from specdec_cli.pairs import catalog, files
     from specdec_cli.pairs.check import judge
+    from specdec_cli.pairs.choose import choose
     from specdec_cli.ui.pairs import print_checks, print_json, print_verdict
 
     with files.explain_offline(offline):
-        spec = choose_named(named.given, models, here=offline)
+        spec = choose(named.given, models.target, models.draft, here=offline)
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in catalog.partly_here(spec.pair.models):
         raise problem
@@ -298,14 +299,14 @@ def pull(
     from specdec_cli.pairs.pull import pull
     from specdec_cli.ui.download import PullScreen
 
-    if (name := named.given) is None and (models.target, models.draft, models.head_from) == (None, None, None):
+    if (name := named.given) is None and models == PairOptions():
         pair = choose.recommended(catalog.registry())
         reason = f"{pair.name} is recommended for this machine: {pair.described}"
         require_answer(f"{reason}. Pull it?", yes)
     else:
         yes = True
         with files.explain_offline(offline):
-            spec = choose_named(name, models, here=offline)
+            spec = choose.choose(name, models.target, models.draft, here=offline)
         pair, reason = spec.pair, spec.reason
     if reason:
         say(reason)
@@ -320,7 +321,10 @@ def pull(
 @app.command()
 @grouped
 def rm(*, named: NameOptions, yes: bool = False) -> None:
-    """Remove a downloaded or tuned pair; says what is shared and what was freed."""
+    """Remove a downloaded or tuned pair.
+
+    It says what is shared and what was freed.
+    """
     from specdec_cli.pairs import catalog, tuned
     from specdec_cli.pairs.pull import carry_out, plan_removal
 

@@ -40,7 +40,7 @@ def replay(
 ) -> None:
     """Play a trace again, or export it as a picture or a page.
 
-    Accepted, rejected, discarded and corrected tokens are in colours of their own.
+    Accepted and rejected words, and the target's own, have colours and marks.
     """
     from specdec_cli.core.trace import read_trace
     from specdec_cli.ui.export import trace_picture

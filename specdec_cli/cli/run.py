@@ -71,8 +71,7 @@ def run(
     raw: bool = False,
     display: DisplayOptions,
     sampling: SamplingOptions,
-    no_keep: bool = False,
-    no_history: bool = False,
+    private: bool = False,
 ) -> None:
     """Answer one prompt; stdout holds the answer alone.
 
@@ -87,9 +86,9 @@ def run(
         if answer.max_tokens == AnswerOptions().max_tokens:
             answer = replace(answer, max_tokens=ANSWER.max_tokens)
         asked = AnswerSettings.read(answer, sampling, shape)
-        keeper = None if no_keep else Keeper(tells=display.notices)
+        keeper = None if private else Keeper(tells=display.notices)
         with keys_kept(display):
-            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not no_history)
+            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not private)
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), _file_text(predict, "--predict", "name a file of what you expect")

@@ -19,7 +19,7 @@ from specdec_cli.system import servers
 app = typer.Typer()
 # A server ends its answers at once, but not the pass that is computed then.
 ENDING_SECONDS = 30.0
-NOBODY, START = "no server of specdec runs here", "specdec serve --detach starts one"
+NOBODY, START = "no specdec server is running here", "specdec serve --detach starts one"
 
 
 @app.command()
@@ -50,12 +50,13 @@ def stop(*, server: str | None = None, every: bool = False) -> None:
     if not found:
         raise NotAvailable(NOBODY, START)
     if not chosen:
-        raise NotAvailable(f"no server {server} runs here", "specdec ps lists those that do")
+        raise NotAvailable(f"no server {server} is running here", "specdec ps lists the running ones")
     if len(chosen) > 1 and not every:
         raise UsageError(f"{len(chosen)} servers match", "name one by its pid (specdec ps), or end them with --all")
     for one in chosen:
         if not servers.end(one, ENDING_SECONDS):
-            raise SpecdecError(f"{one.pair} at {one.url} still runs after {ENDING_SECONDS:g} s", f"kill -9 {one.pid}")
+            problem = f"{one.pair} at {one.url} is still running after {ENDING_SECONDS:g} s"
+            raise SpecdecError(problem, f"kill -9 {one.pid}")
         notify(f"ended: {one.pair} at {one.url}", plain=False)
 
 

@@ -18,14 +18,14 @@ def take_part(machines: HostOptions, kv_bits: int | None = None) -> None:
     Raises: UsageError, Refused, SpecdecError where a rank does not start or is lost.
     """
     rank = os.environ.get("MLX_RANK")
-    if rank is None and machines == HostOptions():
+    if rank is None and machines.hosts is None:
         return
     _require_whole_caches(kv_bits)
     if rank is None:
         from specdec_cli.several.hosts import read_hosts
         from specdec_cli.several.launch import PYTHON, launch
 
-        named = read_hosts(machines.hosts, machines.hostfile)
+        named = read_hosts(str(machines.hosts))
         raise typer.Exit(launch(named, [*PYTHON, "specdec_cli", *sys.argv[1:]]))
     if rank != "0":
         from specdec_cli.several.rank import work
@@ -44,13 +44,13 @@ def machine_bytes(machines: HostOptions, kv_bits: int | None) -> list[tuple[str,
 
     Raises: UsageError, Refused, SpecdecError for one that does not answer.
     """
-    if machines == HostOptions():
+    if machines.hosts is None:
         return []
     _require_whole_caches(kv_bits)
     from specdec_cli.several.hosts import read_hosts
     from specdec_cli.several.launch import started
 
-    with started(read_hosts(machines.hosts, machines.hostfile)) as (found, *_):
+    with started(read_hosts(machines.hosts)) as (found, *_):
         return [(machine.host, int(machine.facts["usable_bytes"])) for machine in found]
 
 

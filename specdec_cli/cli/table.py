@@ -12,13 +12,12 @@ from typer.core import TyperGroup
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, TRAINED, rule_names
-from specdec_cli.core.request import DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
+from specdec_cli.core.request import BOUNDS, DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
 from specdec_cli.core.template import THINK_WORDS
 from specdec_cli.serve.clients import CLIENTS, KEY
 from specdec_cli.session.conversation import OVERFLOWS
 
 PREFIX = "SPECDEC_"
-PANEL_SIZES = FULL, SMALL = ("full", "small")
 CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
 DOCUMENTS = Path(__file__).parents[1] / "docs"
 
@@ -89,7 +88,8 @@ class Row:
     """One option (`-n, --max-tokens N`) or argument (`PROMPT`), as a help spells it.
 
     `env`: its variable without SPECDEC_. `more`: sentences for `specdec help COMMAND`, where alone a `rare` one is.
-    `default`: what holds where nothing is given, if the command's default is no value.
+    `default`: what holds where nothing is given, if the command's default is no value. A `setting` is no option: the
+    config, a preset or its variable says it.
     A value is a whole number from `low` to `high`, one of `names`, or what `check` lets pass.
     `of`: the commands that have a row of their own. `name`: the parameter's, if it is not the last spelling.
     """
@@ -100,6 +100,7 @@ class Row:
     more: str = ""
     default: str = ""
     rare: bool = False
+    setting: bool = False
     low: int | None = None
     high: int | None = None
     names: tuple[str, ...] = ()
@@ -116,6 +117,11 @@ class Row:
     def flags(self) -> list[str]:
         """As it may be typed: `-n`, `--max-tokens`; none of an argument."""
         return [word.rstrip(",") for word in self.spelled.split() if word.startswith("-")]
+
+    @property
+    def spellings(self) -> set[str]:
+        """Every one of them alone: of a switch `--panel` and `--no-panel`."""
+        return {one for flag in self.flags for one in flag.split("/")}
 
     @property
     def variable(self) -> str | None:
@@ -166,7 +172,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("SERVER", "Its pid, port or pair; else the only one"),
         Row("N", "A chat's number, as specdec chats lists it", name="number"),
         Row("SETTING", "A setting's name, or presets.NAME.SETTING"),
-        Row("VALUE", "Its value; without one, it is taken out"),
+        Row("VALUE", "Its value; without one, the setting is removed"),
     ),
     "Options": (
         Row("-f, --file FILE", "Read a prompt from FILE; PROMPT follows it"),
@@ -175,11 +181,11 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("-s, --system TEXT", "System message", "SYSTEM"),
         Row("--think HOW", "How hard to think: on, off, low, medium, high", "THINK", names=THINK_WORDS),
         Row("-n, --max-tokens N", "Longest answer in tokens", "MAX_TOKENS", low=1),
-        Row("-n, --max-tokens N", "Longest answer in tokens", default="128, fewer where the budget demands", low=8,
-            of="bench"),
-        Row("--stop TEXT", "Stop before this text; repeatable"),
-        Row("--stop-repetition N", "Stop when the last N tokens repeat one phrase", "STOP_REPETITION", "0 goes on.",
-            "the pair's, else 0", rare=True, low=0),
+        Row("-n, --max-tokens N", "Longest answer in tokens", default="128, fewer where the budget demands",
+            rare=True, low=8, of="bench"),
+        Row("--stop TEXT", "Stop before this text; repeatable", rare=True),
+        Row("--stop-repetition N", "Stop when the last N tokens repeat one phrase", "STOP_REPETITION", "0 never stops.",
+            "the pair's, else 0", setting=True, low=0),
         Row("--raw", "Continue the text itself: no chat template"),
         Row("--kinds KIND,…", "Kinds of bundled prompts", default="all seven", complete=complete_kinds),
         Row("--prompts FILE", "Your own prompts, one a line", default="eight bundled ones"),
@@ -188,14 +194,14 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             more="Loading is left out, and three prompts of a bench are measured in any case."),
         Row("--cooldown TIME", "Rest before every answer", rare=True),
         Row("--fixed-length", "Answers never stop early, which changes them", rare=True),
-        Row("--gap X", "Largest gap that counts as a near-tie", default="the largest change measured"),
+        Row("--gap X", "Largest gap that counts as a near-tie", default="the largest change measured", rare=True),
         Row("--write", "Put the recommended K into your models.toml"),
         Row("--text PATH", "Your text, a file or a folder; repeatable"),
         Row("--chats", "Your kept chats instead"),
         Row("--what WHAT", "Train draft, head, or medusa: new heads", default="what drafts", names=TRAINED),
         Row("--minutes N", "Longest time for training", low=1,
             more="With the target's own words, and without measuring before and after."),
-        Row("--predict-only", "Say what is to be gained, and end"),
+        Row("--predict-only", "Only say how much could be gained"),
         Row("--out NAME", "A name for the tuned pair", default="PAIR-tuned"),
         Row("--write", "Put the tuned pair into your models.toml", of="tune"),
         Row("--compare A.json B.json", "Compare two exported results instead"),
@@ -212,14 +218,14 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             names=tuple(CLIENTS), name="config"),
         Row("--detach", "Run in the background; specdec stop ends it"),
         Row("--switch", "Load whatever local pair a request names"),
-        Row("--parallel N", "Answers at once; more wait", "PARALLEL", low=1),
+        Row("--parallel N", "Answers at the same time; others wait", "PARALLEL", low=1),
         Row("--idle-unload TIME", "Idle time before models unload", "IDLE_UNLOAD", "never keeps them."),
-        Row("--slots N", "Conversations whose caches are kept", "SLOTS", rare=True, low=1),
+        Row("--slots N", "Conversations whose caches are kept", "SLOTS", default="16", setting=True, low=1),
         Row("--cache-bytes N", "Memory for the caches of kept conversations", "CACHE_BYTES",
-            default="half of what the weights leave", rare=True, low=1),
+            default="half of the memory that the weights leave", setting=True, low=1),
         Row("-y, --yes", "Do not ask"),
         Row("--json", "Print JSON instead of text",
-            more="Answers, races and self-tests are JSON Lines of events or results, the rest one value."),
+            more="Answers, races and self-tests are JSON Lines of events or results; everything else is one value."),
         Row("-q, --quiet", "Print results only: no panel, no summary"),
         Row("-q, --quiet", "Print errors only: no panel, no line per reply", of="serve"),
         Row("--version", "Print the version", name="show"),
@@ -234,22 +240,20 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--target ID", "Target: a Hub id or a local folder", "TARGET"),
         Row("--draft ID", "Draft: a Hub id or a local folder", "DRAFT"),
         Row("--draft ID", "Draft to try: a Hub id or folder; repeatable", of="bench"),
-        Row("--target-revision REV", "Pin the target to a commit", rare=True),
-        Row("--draft-revision REV", "Pin the draft to a commit", rare=True),
-        Row("--head-from ID", "Draft with the MTP head out of ID, the target's original repository", "HEAD_FROM",
-            rare=True),
-        Row("--adapter FOLDER", "LoRA adapter of the target, as mlx_lm.lora writes it", rare=True),
-        Row("--draft-adapter FOLDER", "The same of the draft", rare=True),
+        Row("--target-revision REV", "Pin the target to a commit"),
+        Row("--draft-revision REV", "Pin the draft to a commit"),
+        Row("--head-from ID", "Draft with the MTP head of ID, its original"),
+        Row("--adapter FOLDER", "LoRA adapter of the target"),
+        Row("--draft-adapter FOLDER", "LoRA adapter of the draft"),
         Row("--max-context N", "Most tokens of prompt and answer together", "MAX_CONTEXT",
-            default="what the models were made for", low=1),
+            default="what the models were made for", rare=True, low=1),
         Row("--on-overflow NAME", "When the context is full", "ON_OVERFLOW", f"{' or '.join(OVERFLOWS)}.",
-            names=OVERFLOWS),
+            setting=True, names=OVERFLOWS),
         Row("--kv-bits N", "Quantize the KV caches to 2, 4 or 8 bits", "KV_BITS", default="off",
-            check=one_of("--kv-bits", KV_BITS)),
+            rare=True, check=one_of("--kv-bits", KV_BITS)),
         HOSTS,
         replace(HOSTS, rare=True, of="chat"),
-        Row("--hostfile FILE", "The same, as mlx.distributed_config writes it", rare=True),
-        Row("--force", "Go ahead even if it does not fit"),
+        Row("--force", "Go ahead even if it does not fit", rare=True),
         Row("--force", "Make it the default even if it is not here", of="use"),
     ),
     "Drafting": (
@@ -265,14 +269,15 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--drafter NAME", f"Any of {', '.join(CONTENDERS)}", more="Repeatable.", default=MODEL.name,
             complete=complete_from(CONTENDERS), name="drafters"),
         Row("--rule NAME", "How a draft is accepted", "RULE",
-            f"Above temperature 0: {', '.join(RULES)}; auto is coupled under --seed, else block.", names=rule_names()),
+            f"Above temperature 0: {', '.join(RULES)}; auto is coupled under --seed, else block.", rare=True,
+            names=rule_names()),
         Row("--rule NAME", "How a draft is accepted",
             more="auto is coupled. Under token and block, acceptance comes from real runs.", rare=True,
             names=rule_names(), of="bench"),
         Row("--predict FILE", "Draft from a file the answer will resemble",
-            more="For example one to edit; it is never shown to the model."),
+            more="For example one to edit; it is never shown to the model.", rare=True),
         Row("--draft-context N|full", "The part of a long context that the draft reads", "DRAFT_CONTEXT",
-            "Its last N tokens, of which it holds at most about 2 N; full: all.", "the pair's", rare=True),
+            "Its last N tokens, of which it holds at most about 2 N; full: all.", "the pair's", setting=True),
     ),
     "Sampling": (
         Row("--temp T", "Temperature; 0 is greedy", "TEMP", default=TARGETS),
@@ -280,47 +285,44 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--temp T", "Temperature; repeatable", default="0", name="temps"),
         Row("--seed N", "Same seed, same text, at every K", "SEED",
             "Up to rounding, and whoever drafts (rule coupled).", "a new one"),
-        Row("--seed N", "Seed of every draw", of="audit bench"),
+        Row("--seed N", "Seed of every draw", rare=True, of="audit bench"),
         Row("--seed N", "Seed of the split and of every draw", of="tune"),
-        Row("--top-p P", "Sample from the best tokens with total mass P", "TOP_P", default=TARGETS),
-        Row("--top-k N", "Sample from the N best tokens", "TOP_K", default=TARGETS),
-        Row("--min-p P", "Drop tokens less likely than P times the best", "MIN_P", default=TARGETS, rare=True),
+        Row("--top-p P", "Sample from the best tokens with total mass P", "TOP_P", default=TARGETS, rare=True),
+        Row("--top-k N", "Sample from the N best tokens", "TOP_K", default=TARGETS, rare=True),
+        Row("--min-p P", "Drop tokens less likely than P times the best", "MIN_P", default=TARGETS, setting=True),
         Row("--repetition-penalty X", "Make tokens seen so far less likely; 1 is off", "REPETITION_PENALTY",
-            default=TARGETS, rare=True),
+            default=TARGETS, setting=True),
         Row("--presence-penalty X", "Subtract X from the logits of tokens used so far", "PRESENCE_PENALTY",
-            "In the answer, not in the prompt.", TARGETS, rare=True),
+            "In the answer, not in the prompt.", TARGETS, setting=True),
         Row("--frequency-penalty X", "The same, once for each use of a token", "FREQUENCY_PENALTY", default=TARGETS,
-            rare=True),
-        Row("--logit-bias ID=V", "Add V to a token's logit; repeatable", rare=True),
+            setting=True),
+        Row("--logit-bias ID=V", "Add V to a token's logit; several with spaces", "LOGIT_BIAS", default="none",
+            setting=True),
     ),
     "Shape": (
         Row("--schema FILE|JSON", "The answer is JSON of this JSON schema"),
-        Row("--regex RE", "The answer matches RE as a whole"),
-        Row("--grammar FILE", "The answer is of this grammar", more="In llguidance's Lark."),
+        Row("--regex RE", "The answer matches RE as a whole", rare=True),
+        Row("--grammar FILE", "The answer is of this grammar", more="In llguidance's Lark.", rare=True),
     ),
     "Display": (
-        Row("--panel/--no-panel", "Show or hide the live panel", "PANEL", default="where stderr is a terminal"),
-        Row("--panel-size full|small", "The whole panel, or one line", "PANEL_SIZE", rare=True, names=PANEL_SIZES),
+        Row("--panel/--no-panel", "Show or hide the live panel", "PANEL",
+            default="where stderr is a terminal", rare=True),
         Row("--colour-answer/--no-colour-answer", "Show by colour who wrote a token", "COLOUR_ANSWER",
-            "Above the panel: what the draft guessed right in green, the target's own tokens in bold amber.",
-            "on", rare=True),
+            "Above the panel: what the draft guessed right in green, the target's own tokens in bold violet.",
+            "on", setting=True),
         Row("--rounds", "Print every round as a line on stderr", "ROUNDS",
-            "What was drafted, accepted, rejected and written instead."),
-        Row("--show-rejected", "Strike rejected words through in the answer", "SHOW_REJECTED",
-            "On a terminal; [-so-] without colour.", rare=True),
-        Row("-v, --verbose", "Say paces, and what a round costs and yields"),
-        Row("--plain", "Print no control codes, not even colours", "PLAIN"),
+            "What was drafted, accepted, rejected and written instead.", rare=True),
+        Row("-v, --verbose", "Print speeds, and what a round costs and yields", rare=True),
+        Row("--plain", "Print no control codes, not even colours", "PLAIN", rare=True),
     ),
     "Files": (
         Row("--save FILE", "Write the conversation to FILE, every turn"),
         Row("--resume FILE|N", "Continue a saved conversation", more="N is the number of a kept chat."),
-        Row("--no-keep", "Keep no copy of this chat for specdec chats", "NO_KEEP"),
-        Row("--no-keep", "Keep no copy where this is a chat", "NO_KEEP", rare=True, of="run"),
-        Row("--no-history", "Remember no typed line after the chat", "NO_HISTORY"),
-        Row("--no-history", "Remember no typed line where this is a chat", "NO_HISTORY", rare=True, of="run"),
+        Row("--private", "Keep neither the chat nor what you typed", "PRIVATE"),
+        Row("--private", "Keep neither the chat nor what you typed", "PRIVATE", setting=True, of="run"),
         Row("--trace FILE", "Write all events to FILE, as JSON Lines"),
         Row("--export FILE", "Write the result to FILE; repeatable",
-            more="By its ending: .svg, .html; of a bench also .json, .md, .csv."),
+            more="By its ending: .json, .md, .svg, .html; of a bench also .csv."),
         Row("--export FILE", "Write it as Markdown to FILE instead", of="show"),
         Row("--svg FILE", "Write the coloured text as a picture instead"),
         Row("--html FILE", "Write the coloured text as a page instead"),
@@ -334,14 +336,30 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--allow-origin URL", "A web page that may use the server; repeatable", rare=True),
         Row("--allow-host NAME[:PORT]", "Another name that clients find it by; repeatable", rare=True),
         Row("--online", "Ask the Hub whether ids and sizes are right"),
-        Row("--offline", "Make no network calls", "OFFLINE"),
+        Row("--offline", "Make no network calls", "OFFLINE", rare=True),
     ),
+}
+# What a command no longer takes, and who does; what is a setting now is not in it.
+KEPT_BY_A_PAIR = "a pair keeps it: specdec pairs add NAME --target ID {} …, then -p NAME"
+SHAPE = "specdec run and chat hold an answer to a shape"
+MOVED: Mapping[str, str] = {
+    "--target-revision": KEPT_BY_A_PAIR.format("--target-revision COMMIT"),
+    "--draft-revision": KEPT_BY_A_PAIR.format("--draft ID --draft-revision COMMIT"),
+    "--adapter": KEPT_BY_A_PAIR.format("--adapter FOLDER"),
+    "--draft-adapter": KEPT_BY_A_PAIR.format("--draft ID --draft-adapter FOLDER"),
+    "--head-from": KEPT_BY_A_PAIR.format("--head-from ID"),
+    "--hostfile": "--hosts A,B; over jaccl: mlx.launch --hostfile FILE -- python -m specdec_cli run …",
+    "--no-keep": "specdec chat --private", "--no-history": "specdec chat --private",
+    "--private": "specdec chat --private",
+    "--panel-size": "--no-panel hides the panel; where little room is, it is one line by itself",
+    "--show-rejected": "--rounds prints every round with what was rejected; so do --trace FILE and specdec replay FILE",
+    "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,
 }
 # fmt: on
 ROWS = {f"{command}.{row.name}": row for rows in TABLE.values() for row in rows for command in row.of.split() or [""]}
 
 # What the config may set: options with a variable. Those that name models are a pair's (`pairs add`).
-OF_A_PAIR = ("target", "draft", "head_from")
+OF_A_PAIR = ("target", "draft")
 SETTINGS = {row.name: row for row in ROWS.values() if row.variable and not row.of and row.name not in OF_A_PAIR}
 
 
@@ -360,5 +378,17 @@ def variables() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for row in ROWS.values():
         if row.variable:
-            found.setdefault(row.variable, set()).update(flag for pair in row.flags for flag in pair.split("/"))
+            found.setdefault(row.variable, set()).update(row.spellings)
     return found
+
+
+def moved(option: str) -> str:
+    """What there is instead of an option that a command does not take; empty where nobody ever took it."""
+    if option in MOVED:
+        return MOVED[option]
+    row = next((row for row in SETTINGS.values() if row.setting and option in row.spellings), None)
+    if row is None:
+        return ""
+    value = row.metavar or str(not option.startswith("--no-")).lower()
+    asked = "; or in a request to specdec serve" if row.name in BOUNDS or row.name == "logit_bias" else ""
+    return f"specdec config set {row.name} {value}, or {row.variable}={value} for one command{asked}"

@@ -58,7 +58,7 @@ def tune(
     write: bool = False,
     offline: bool = False,
 ) -> None:
-    """Train the pair's draft on your text; keep it if it pays.
+    """Train a draft on your text; keep it if it pays.
 
     A draft model, a head, or new Medusa heads learn what the target says after pieces of your text, and are judged on
     documents they never saw. Nothing leaves this machine; a training that was killed goes on by the same command.
@@ -72,12 +72,12 @@ def tune(
 
     if bool(text) == chats:
         raise UsageError(
-            "--text and --chats were both given" if chats else "there is no text to tune on", documents.MORE
+            "--text and --chats were both given" if chats else "there is no text to tune on", documents.SOME
         )
     tell = partial(notify, plain=False)
     texts = documents.read_texts(text or [], tell)
-    models = ModelOptions(pair=pair, target=target, draft=draft, adapter=adapter, offline=offline)
-    spec = replace(specify(models, raw=True, shown=True), drafter=DEFAULT_DRAFTER)
+    models = ModelOptions(pair=pair, target=target, draft=draft, offline=offline)
+    spec = replace(specify(models, raw=True, shown=True).adapted(adapter), drafter=DEFAULT_DRAFTER)
     spec = spec if spec.pair.draft else replace(spec, reason="")  # of what drafts without one
     name, k = _name(out, spec.pair, what), spec.pair.expected_k or DEFAULT_K
     reserve = 2 * (documents.PIECE + documents.SAID)
@@ -176,7 +176,7 @@ def _train(
                 piece_bytes=learner.piece_bytes,
             ).run(parts)
         screen.print_curve(sys.stdout, done)
-        say(f"{done.looks[-1].step} steps on {done.words} of the target's own words; {done.ended}")
+        say(f"{done.looks[-1].step} steps on {done.words} of the target's own tokens; {done.ended}")
         if not done.best:
             say(f"not kept: no step agreed better with the target on {len(parts.watched)} watched documents")
             return
@@ -215,6 +215,4 @@ def _train(
         add_pair(user_file(), replace(pair, name=name, note=note))
         say(f"kept as the pair {name}: specdec run -p {name} 'your prompt'")
     else:
-        named = learner.what == "draft" and pair.source != "command line"
-        words = ["-p", pair.name, *pair.adapters] if named else pair.options
-        say(f"kept: specdec run {shlex.join(words)} 'your prompt'")
+        say(f"kept: specdec pairs add {shlex.join([name, *pair.stored])}")

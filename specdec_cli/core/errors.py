@@ -108,7 +108,7 @@ def reason(error: BaseException) -> str:
             return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     text = " ".join(_plain(str(error)).split())
     if not text:
-        return f"{_kind(error)}{_place(error)}, without a word of explanation"
+        return f"{_kind(error)}{_place(error)}, without an explanation"
     return text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
 
 

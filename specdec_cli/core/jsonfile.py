@@ -45,7 +45,7 @@ def parse_object(data: bytes | str) -> dict[str, Any]:
     """The object in `data`. Raises: NotJson, also for a value of another kind."""
     values = parse(data)
     if not isinstance(values, dict):
-        raise NotJson(f"it holds {kind_of(values)}, and an object is expected")
+        raise NotJson(f"it holds {kind_of(values)}, but an object is expected")
     return values
 
 
@@ -83,7 +83,7 @@ def whole(values: Mapping[str, Any], key: str, usual: int) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise NotJson(f"{key} is {shown(value)}, and a whole number is expected")
+        raise NotJson(f"{key} is {shown(value)}, but a whole number is expected")
     return value
 
 

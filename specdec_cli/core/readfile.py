@@ -35,7 +35,7 @@ def open_file(path: str | Path, *, piped: bool = False) -> BufferedReader | Byte
             with os.fdopen(os.dup(descriptor), "rb") as rest:
                 return BytesIO(begun + rest.read())
         if (kind := odd_kind(mode)) and device != Path(os.devnull).stat().st_rdev:
-            raise OSError(errno.EINVAL, f"it is {kind}, and a file is expected", str(path))
+            raise OSError(errno.EINVAL, f"it is {kind}, but a file is expected", str(path))
         return os.fdopen(os.dup(descriptor), "rb")
     finally:
         os.close(descriptor)

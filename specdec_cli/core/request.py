@@ -242,7 +242,7 @@ def flag(name: str) -> str:
     return {"temperature": "temp"}.get(name, name.replace("_", "-"))
 
 
-def parse_bias(entries: tuple[str, ...]) -> tuple[tuple[int, float], ...]:
+def parse_bias(entries: Iterable[str]) -> tuple[tuple[int, float], ...]:
     """`ID=VALUE` entries as pairs; the last one of an id counts.
 
     Raises: UsageError for any other entry.

@@ -106,7 +106,7 @@ def _events(path: Path) -> Iterator[tuple[int, Event]]:
 def _event(values: Mapping[str, Any]) -> Event:
     """Raises: ValueError for what is no event of the contract."""
     if values.get("event") == Start.event and values.get("schema", SCHEMA) != SCHEMA:
-        raise ValueError(f"trace schema {values['schema']}, and this specdec reads {SCHEMA}")
+        raise ValueError(f"trace schema {values['schema']}, but this specdec reads {SCHEMA}")
     event = from_dict(values)
     match event:
         case RoundDone(round=round, pieces=pieces):
@@ -127,7 +127,7 @@ def _require_figures(stats: Mapping[str, Any]) -> None:
         listed = isinstance(value, list) and all(map(_number, value))
         sound = {list: listed, int: _number(value), float: _number(value), type(None): value is None or _number(value)}
         if not sound.get(type(usual), isinstance(value, type(usual))):
-            raise ValueError(f"finish event: {name} is {json.dumps(value)}, and a figure is expected")
+            raise ValueError(f"finish event: {name} is {json.dumps(value)}, but a figure is expected")
 
 
 def _number(value: Any) -> bool:

@@ -65,7 +65,7 @@ def not_finite(target: str, log_q: mx.array | None) -> NotFinite:
     name = "draft" if draft else f"target {target}"
     instead = "--drafter none decodes without it" if draft else "specdec pull --verify compares what was downloaded"
     return NotFinite(
-        f"the {name} computes values that are no numbers (NaN or infinite): "
+        f"the {name} computes values that are not numbers (NaN or infinite): "
         "its weights are damaged, or too large for their type",
         f"download it again, or use another conversion; {instead}",
     )

@@ -178,7 +178,7 @@ class Group:
             yield
             return
         if self._broken:
-            raise SpecdecError("the machines are out of step since something was broken off", "leave, and start again")
+            raise SpecdecError("the machines are out of step after an interruption", "end this, and start again")
         if self._link:
             self._link.wake()
         self.share(json.dumps(job))
@@ -336,5 +336,5 @@ class SharedDecisions(Decisions):
         *values, digest, digests = device.to_list(message)
         if digests != digest * self._group.size:
             after = f"after {len(self._context)} tokens of prompt and answer"
-            raise SpecdecError(f"the {self._group.size} machines have different words {after}", "run it again")
+            raise SpecdecError(f"the {self._group.size} machines wrote different tokens {after}", "run it again")
         return values

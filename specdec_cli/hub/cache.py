@@ -84,7 +84,7 @@ def require_revision(name: str, revision: str | None) -> None:
 def require_digest(name: str, path: str, value: object) -> str:
     """The digest. Raises: NotAvailable unless it is 40 (git's sha-1) or 64 (sha256) hex digits."""
     if not (isinstance(value, str) and DIGEST.fullmatch(value)):
-        raise NotAvailable(f"the Hub gives {path} of {name} the digest {shown(value)}, which is none", DISTRUST)
+        raise NotAvailable(f"the Hub gives {path} of {name} the digest {shown(value)}, which is not a digest", DISTRUST)
     return value
 
 
@@ -139,6 +139,6 @@ def kept_head(name: str) -> Path:
         repository = name.removeprefix(HEAD)
         raise NotAvailable(
             f"the head of {repository} was not extracted yet",
-            f"specdec pull --target ID --head-from {repository}",
+            "specdec pull NAME, the pair whose head_from names it",
         )
     return folder

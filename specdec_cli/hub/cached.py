@@ -150,14 +150,14 @@ def _expected_files(name: str, folder: Path) -> set[str]:
     return expected if foreign else expected | {"model.safetensors"}
 
 
-# What brings a model that is not here, followed by its name.
-PULL = "specdec pull --target"
+# What brings a model that is not here, followed by its name, or by that of the pair that pins it.
+PULL = "specdec pull"
 
 
 def cached_folder(name: str, revision: str | None = None) -> Path:
     """The complete snapshot of `name` at `revision` (None: main) in the cache. Raises: NotAvailable, PartlyHere."""
     cache.require_revision(name, revision)
-    pull = f"{PULL} {name}" + (f" --target-revision {revision}" if revision else "")
+    pull = f"{PULL} NAME, the pair that pins this revision" if revision else f"{PULL} --target {name}"
     with as_user_error(name, revision):
         folder = _snapshot(name, revision)
         found = problems(name, folder) if folder else []
@@ -203,7 +203,7 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
         commits = ", ".join(folder.name[:12] for folder in whole)
         raise NotAvailable(
             f"{name} is here at {len(whole)} commits, {commits}, and nothing says which is meant",
-            f"name one: --target-revision {whole[0].name}",
+            f"name one: specdec pairs add NAME --target {name} --target-revision {whole[0].name}",
         )
     return whole[0] if whole else None
 

@@ -247,7 +247,7 @@ def _explain_answer(error: HfHubHTTPError, name: str, revision: str | None) -> S
         hint = "wait a few minutes; hf auth login raises the limit" if wait is None else f"wait {duration(wait)}"
         return Unanswered(f"the Hub accepts no more requests from this machine for now (429, asked for {name})", hint)
     if status >= 500:
-        hint = f"try later, {endpoint()} is not well now"
+        hint = f"try later, {endpoint()} has problems right now"
         return Unanswered(f"the Hub is in trouble: it answers {status} for {name}", hint)
     return NotAvailable(f"the Hub answers {status} for {name}: {_line(error)}", f"look at {page}")
 

@@ -203,8 +203,8 @@ def read_checkpoint(folder: Path, name: str, weights: bool = True, heads: bool =
         )
     if (folder / "adapter_config.json").is_file() and not (folder / "config.json").is_file():
         base = read_json(folder / "adapter_config.json", name).get("base_model_name_or_path")
-        hint = f"specdec run --target {base or 'MODEL'} --adapter {shlex.quote(str(folder))}"
-        raise NotAvailable(f"{name} is an adapter, and no model by itself", hint)
+        hint = f"specdec pairs add NAME --target {base or 'MODEL'} --adapter {shlex.quote(str(folder))}"
+        raise NotAvailable(f"{name} is an adapter, and not a model by itself", hint)
     config = read_json(folder / "config.json", name)
     checkpoint_of(config, folder, name)
     for file in filter(Path.is_file, (folder / name for name in READ_BY_OTHERS)):
@@ -233,7 +233,7 @@ def checkpoint_of(config: Mapping[str, Any], folder: Path, name: str) -> Checkpo
         )
     for key, kind in KINDS.items():
         if not isinstance(config.get(key), kind | None):
-            problem = f"{key} is {shown(config[key])}, and {kind_of(kind())} is expected"
+            problem = f"{key} is {shown(config[key])}, but {kind_of(kind())} is expected"
             raise _type_error("config.json", name, problem)
     return Checkpoint(name, folder, config, ())
 
@@ -279,7 +279,7 @@ def stop_ids(folder: Path, name: str, config: Mapping[str, Any]) -> list[int] | 
             continue
         listed = ends if isinstance(ends, list) else [ends]
         if not all(type(end) is int for end in listed):
-            raise _type_error(source, name, f"eos_token_id is {shown(ends)}, and ids of tokens are expected")
+            raise _type_error(source, name, f"eos_token_id is {shown(ends)}, but token ids are expected")
         found += listed
     return list(dict.fromkeys(found)) or None
 

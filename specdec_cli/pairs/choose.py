@@ -26,7 +26,7 @@ from specdec_cli.pairs.catalog import (
 from specdec_cli.pairs.drafts import FoundDraft, find_drafts
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.names import settle
-from specdec_cli.pairs.pair import DEMO, Pair, PairRow, PairSpec, Registry, draft_options
+from specdec_cli.pairs.pair import DEMO, Pair, PairRow, PairSpec, Registry
 from specdec_cli.system.machine import physical_bytes
 
 NOBODY_NAMED = f"no pair was named, so this is the {DEMO} pair; specdec pairs lists the others"
@@ -38,8 +38,6 @@ def choose(
     name: str | None,
     target: str | None,
     draft: str | None,
-    target_revision: str | None = None,
-    draft_revision: str | None = None,
     *,
     here: bool = False,
     report: OnStep = unseen,
@@ -53,7 +51,7 @@ def choose(
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
-        option = shlex.join(draft_options(draft))
+        option = shlex.join(["--draft", draft])
         raise UsageError(f"{option} has no target to draft for", f"name one: --target ID {option}, or --pair NAME")
     if target is not None and name is not None:
         raise UsageError(f"--pair {name} and --target {target} both name a target", "give one of the two")
@@ -64,17 +62,12 @@ def choose(
     target, draft = (one and settle(one) for one in (target, draft))
     if target is not None:
         short = target.rstrip("/").rsplit("/", 1)[-1]
-        pair = Pair(short, target, draft, target_revision=target_revision, draft_revision=draft_revision)
+        pair = Pair(short, target, draft)
         return PairSpec(pair) if draft is not None else with_draft(pair, known, here, report=report)
     pair = known.find(name or known.default_pair or DEMO)
     if draft is not None:  # of another draft neither K nor size is known
         names = "name", "target", "target_revision", "target_adapter", "stop_repetition"
         pair = Pair(draft=draft, **{name: getattr(pair, name) for name in names})
-    pair = replace(
-        pair,
-        target_revision=target_revision or pair.target_revision,
-        draft_revision=draft_revision or pair.draft_revision,
-    )
     named = name is not None or known.default_pair is not None
     return replace(PairSpec.of(pair), reason="" if named else NOBODY_NAMED, named=named)
 

@@ -25,7 +25,6 @@ from specdec_cli.models.tokenizer_files import read_alike
 from specdec_cli.models.vocab import compare
 from specdec_cli.pairs.files import read_model
 from specdec_cli.pairs.fingerprint import tokenizers_print
-from specdec_cli.pairs.pair import draft_options
 
 # Pairs that gain have drafts of about a fifteenth of the target's bytes; those are compared first.
 BEST_RATIO = 15.0
@@ -49,7 +48,7 @@ class FoundDraft:
     @property
     def option(self) -> str:
         """What to add to a command, and why."""
-        return f"{shlex.join(draft_options(self.model.target))} ({self.smaller})"
+        return f"{shlex.join(('--draft', self.model.target))} ({self.smaller})"
 
 
 def find_drafts(target: Checkpoint, models: Sequence[hub.FoundModel], report: OnStep = unseen) -> list[FoundDraft]:

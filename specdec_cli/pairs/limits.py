@@ -48,7 +48,7 @@ class ContextLimit:
         if made is None or asked is None or asked <= made:
             return ""
         if self.positions is not None and asked > self.positions:
-            return f"--max-context {asked} is cut to {self.positions}: the model has learned so many positions"
+            return f"--max-context {asked} is cut to {self.positions}: the model has learned only that many positions"
         return f"--max-context {asked} exceeds the {made} tokens that the pair was made for; beyond them it may err"
 
 

@@ -33,7 +33,7 @@ def settle(name: str) -> str:
     if address := ADDRESS.fullmatch(name):
         name, revision = address.groups()
         if revision not in (None, "main"):
-            hint = f"name it by itself: --target {name} --target-revision {revision}"
+            hint = f"specdec pairs add NAME --target {name} --target-revision COMMIT pins one"
             raise UsageError(f"the address of {name} has the revision {revision}", hint)
     # `os.path` does not raise for a name that is longer than any path, as a request may hold.
     found = [] if hub.HUB_ID.fullmatch(name) or os.path.isdir(name) else hub.named(name)  # noqa: PTH112

@@ -31,8 +31,7 @@ OTHER_FORMAT, SIZED = re.compile(r"[-_.](?:i?q\d|b?f16|gguf).*", re.I), re.compi
 class Pair:
     """A target and its draft, if any; ids are Hub ids, folders, or `specdec:` paths inside the package.
 
-    adapters are
-    folders. `source` is the file that lists it; `evidence` who else names these models, with the day.
+    Adapters are folders. `source` is the file that lists it; `evidence` who else names these models, with the day.
     """
 
     name: str
@@ -73,14 +72,25 @@ class Pair:
 
     @property
     def options(self) -> list[str]:
-        """The words of a command line that name its models."""
-        return ["--target", self.target, *draft_options(self.draft), *self.adapters]
+        """The words of a command line that name its models, where no file lists it.
+
+        What only a pair can say comes from one: a revision or adapter of the target's from that of this name, beside
+        another draft; a head, or a revision of the draft's, from the one that is found for the target.
+        """
+        of_a_pair = self.target_revision or self.target_adapter
+        words = ["-p", self.name] if of_a_pair else ["--target", self.target]
+        if self.draft is None or self.draft.startswith(HEAD) or self.draft_revision:
+            return words
+        return [*words, "--draft", self.draft]
 
     @property
-    def adapters(self) -> list[str]:
-        """The words of a command line that name its adapters."""
-        named = {"--adapter": self.target_adapter, "--draft-adapter": self.draft_adapter}
-        return [word for option, folder in named.items() if folder for word in (option, folder)]
+    def stored(self) -> list[str]:
+        """The words of `specdec pairs add NAME` that list it."""
+        head = self.draft is not None and self.draft.startswith(HEAD)
+        named = {"--target": self.target, "--target-revision": self.target_revision, "--adapter": self.target_adapter}
+        named |= {"--head-from" if head else "--draft": self.draft and self.draft.removeprefix(HEAD)}
+        named |= {"--draft-revision": self.draft_revision, "--draft-adapter": self.draft_adapter}
+        return [word for option, value in named.items() if value for word in (option, value)]
 
     @property
     def own_head(self) -> bool:
@@ -94,8 +104,10 @@ class Pair:
 
     @property
     def described(self) -> str:
-        """Its models, with the first digits of the commits that are pinned."""
+        """Its models, with the first digits of the commits that are pinned, and their adapters."""
         named = [name if revision is None else f"{name} at {revision[:7]}" for name, revision in self.models]
+        adapters = self.target_adapter, self.draft_adapter
+        named = [f"{name} under {own}" if own else name for name, own in zip(named, adapters, strict=False)]
         if len(named) > 1:
             return f"{named[0]} with {named[1]}"
         return f"{named[0]} with its own head" if self.own_head else f"{named[0]} without a draft"
@@ -150,12 +162,9 @@ class PairSpec:
             return self
         return replace(self, pair=replace(self.pair, draft_context=draft_context))
 
-    def adapted(self, target: str | None, draft: str | None) -> PairSpec:
-        """The same under these adapters, None: its own. Raises: UsageError for one of a draft that is not there."""
-        if draft is not None and self.pair.draft is None:
-            raise UsageError(f"--draft-adapter {draft} has no draft", "name one: --draft ID")
-        own = self.pair.target_adapter, self.pair.draft_adapter
-        return replace(self, pair=replace(self.pair, target_adapter=target or own[0], draft_adapter=draft or own[1]))
+    def adapted(self, adapter: str | None) -> PairSpec:
+        """The same with this adapter of the target, None: its own."""
+        return replace(self, pair=replace(self.pair, target_adapter=adapter or self.pair.target_adapter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +220,6 @@ class Registry:
 
 def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
-
-
-def draft_options(draft: str | None) -> list[str]:
-    """The words of a command line that name this draft."""
-    if draft is None:
-        return []
-    return ["--head-from" if draft.startswith(HEAD) else "--draft", draft.removeprefix(HEAD)]
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:

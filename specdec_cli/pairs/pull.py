@@ -69,7 +69,7 @@ def pull(
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
             raise obstacle
-        screen.line(f"going on although {obstacle.message}")
+        screen.line(f"continuing although {obstacle.message}")
     _download(files.snapshots, screen, agree)
     if files.source is not None:
         _keep_head(files.source, screen, agree)

@@ -152,7 +152,7 @@ CLIENTS: Mapping[str, Client] = {
     "codex": Client(
         codex,
         "~/.codex/specdec.config.toml (mkdir -p ~/.codex before); then codex --profile specdec",
-        warning="codex will say that it has no metadata for {model}: that is of no matter, its context is in here",
+        warning="codex will say that it has no metadata for {model}: that does not matter, its context is in here",
     ),
     "claude": Client(claude, "the shell that then starts claude"),
     "opencode": Client(opencode, "opencode.json in the project, or ~/.config/opencode/opencode.json"),

@@ -44,7 +44,7 @@ class CostFile:
     """One JSON file, replaced whole; in place of a damaged one measuring starts anew."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
 
     def get(self, key: str, /) -> Values | None:
         found = self._entries().get(key)
@@ -52,14 +52,14 @@ class CostFile:
 
     def __setitem__(self, key: str, values: Values, /) -> None:
         # A folder that cannot be written, or that another program holds, only means measuring again next time.
-        with contextlib.suppress(OSError), jsonfile.locked(self._path.parent, LOCK_SECONDS):
+        with contextlib.suppress(OSError), jsonfile.locked(self.path.parent, LOCK_SECONDS):
             entries = self._entries()
             entries.pop(key, None)
             kept = dict(list((entries | {key: dict(values)}).items())[-KEPT_ENTRIES:])
-            jsonfile.replace_text(self._path, json.dumps({"schema": SCHEMA, "entries": kept}))
+            jsonfile.replace_text(self.path, json.dumps({"schema": SCHEMA, "entries": kept}))
 
     def _entries(self) -> dict[str, Any]:
-        values = jsonfile.read_or_empty(self._path)
+        values = jsonfile.read_or_empty(self.path)
         entries = values.get("entries") if values.get("schema") == SCHEMA else None
         return entries if isinstance(entries, dict) else {}
 

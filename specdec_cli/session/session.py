@@ -432,13 +432,13 @@ class Reply:
         foreign = [token for token, _ in request.logit_bias if token >= vocab_size]
         if foreign:
             raise UsageError(
-                f"--logit-bias names token {foreign[0]}, and the target has {vocab_size}", "use a smaller id"
+                f"logit_bias names token {foreign[0]}, and the target has {vocab_size}", "use a smaller id"
             )
         never = [token for token, value in request.logit_bias if value < LEAST_FLOAT32]
         if never and (shape := request.constraint) is not None:
             raise UsageError(
-                f"--logit-bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
-                f"make it finite: --logit-bias {never[0]}=-100",
+                f"logit_bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
+                f"make it finite: {never[0]}=-100",
             )
         return sampling_of(self.pair.generation_config, request)
 

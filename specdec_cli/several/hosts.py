@@ -1,4 +1,4 @@
-"""The machines that share a target: `--hosts a,b`, or a hostfile as mlx writes it (pure, but for the names' addresses).
+"""The machines that share a target, as `--hosts a,b` names them (pure, but for the names' addresses).
 
 The first one is this machine, rank 0.
 """
@@ -8,15 +8,10 @@ from __future__ import annotations
 import json
 import secrets
 import socket
-from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from specdec_cli.core import jsonfile
-from specdec_cli.core.errors import UsageError, reason, untrusted
-from specdec_cli.core.readfile import read_file
+from specdec_cli.core.errors import UsageError, reason
 
 HELP = "specdec help several-machines"
 LOCAL = ("127.", "::1", "localhost")
@@ -26,38 +21,26 @@ PORTS = range(20_000, 32_000)
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """`names` are what ssh calls the machines, `addresses` those at which each is reached, by rank.
-
-    `backend` is mlx's ring (TCP) or jaccl, which needs the `rdma` devices of each towards each; `envs` are variables.
-    """
+    """`names` are what ssh calls the machines, `addresses` where each is reached, by rank."""
 
     names: tuple[str, ...]
-    addresses: tuple[tuple[str, ...], ...]
-    backend: str = "ring"
-    rdma: tuple[Any, ...] = ()
-    envs: tuple[str, ...] = ()
+    addresses: tuple[str, ...]
 
     def is_local(self, rank: int) -> bool:
         """Whether no ssh is needed to it."""
         return self.names[rank].startswith(LOCAL)
 
-    def environment(self) -> tuple[dict[str, str], dict[str, str]]:
-        """(variables, variables that name a file of such a text), as mlx reads them; the rank is missing.
+    def files(self) -> dict[str, str]:
+        """The variables that name a file, and its text, as mlx's ring reads them; the rank is missing.
 
         Raises: UsageError where this machine does not have the first address.
         """
-        variables = dict(env.partition("=")[::2] for env in self.envs)
-        first = free_port(self.addresses[0][0], self.names[0])
-        if self.backend == "jaccl":
-            return variables | {"MLX_JACCL_COORDINATOR": first}, {"MLX_IBV_DEVICES": json.dumps(self.rdma)}
         begin = secrets.choice(PORTS)
         ring = [
-            [f"{one}:{begin + 9 * rank + i}" for i, one in enumerate(ips)] for rank, ips in enumerate(self.addresses)
+            [free_port(one, name) if rank == 0 or self.is_local(rank) else f"{one}:{begin + 9 * rank}"]
+            for rank, (one, name) in enumerate(zip(self.addresses, self.names, strict=True))
         ]
-        local = [rank for rank in range(len(ring)) if rank == 0 or self.is_local(rank)]
-        for rank in local:
-            ring[rank] = [free_port(one, self.names[rank]) for one in self.addresses[rank]]
-        return variables, {"MLX_HOSTFILE": json.dumps(ring)}
+        return {"MLX_HOSTFILE": json.dumps(ring)}
 
 
 def free_port(address: str, name: str) -> str:
@@ -73,44 +56,17 @@ def free_port(address: str, name: str) -> str:
     raise UsageError(f"{name} ({address}) is not this machine: {reason(failure)}", hint)
 
 
-def read_hosts(hosts: str | None, hostfile: Path | None) -> Hosts:
-    """Raises: UsageError for what names fewer than two machines, or is no hostfile of mlx's."""
-    if hosts is not None and hostfile is not None:
-        raise UsageError(f"--hosts {hosts} and --hostfile {hostfile} both name machines", "give one of the two")
-    if hosts is not None:
-        names = tuple(name.strip() for name in hosts.split(","))
-        found, given = Hosts(names, tuple((_address(name),) for name in names)), f"--hosts {hosts}"
-    else:
-        given = f"--hostfile {hostfile}"
-        with untrusted(lambda why: UsageError(f"{given} is no hostfile of mlx's: {why}", HELP)):
-            found = _of_file(jsonfile.parse(read_file(str(hostfile), piped=True)))
-    if len(found.names) < 2:
-        raise UsageError(f"{given} names {len(found.names)} machine, and a target is shared by 2 or more", HELP)
-    if found.backend not in ("ring", "jaccl"):
-        raise UsageError(f"{given} asks for {found.backend}, and specdec knows ring and jaccl", HELP)
-    if found.backend == "jaccl" and any(len(row or ()) != len(found.names) for row in found.rdma):
-        raise UsageError(f"{given} lacks rdma devices for {len(found.names)} machines", HELP)
-    if any(not ips for ips in found.addresses):
-        raise UsageError(f"{given} lacks the ips of a machine", HELP)
-    apart = [name for name, (ip, *_) in zip(found.names, found.addresses, strict=True) if not ip.startswith(LOCAL)]
-    if apart and found.addresses[0][0].startswith(LOCAL):
-        where = f"{found.names[0]} is {found.addresses[0][0]} here, where {apart[0]} cannot reach it"
+def read_hosts(hosts: str) -> Hosts:
+    """Raises: UsageError for what names fewer than two machines, or machines that cannot meet."""
+    names = tuple(name.strip() for name in hosts.split(","))
+    found = Hosts(names, tuple(map(_address, names)))
+    if len(names) < 2:
+        raise UsageError(f"--hosts {hosts} names 1 machine, and a target is shared by 2 or more", HELP)
+    apart = [name for name, ip in zip(names, found.addresses, strict=True) if not ip.startswith(LOCAL)]
+    if apart and found.addresses[0].startswith(LOCAL):
+        where = f"{names[0]} is {found.addresses[0]} here, where {apart[0]} cannot reach it"
         raise UsageError(where, "name this machine by its address in that network")
     return found
-
-
-def _of_file(read: Any) -> Hosts:
-    """A list of machines, or of the ring's addresses, or a list with the backend beside it."""
-    whole: Mapping[str, Any] = read if isinstance(read, dict) else {"hosts": read}
-    machines: Iterable[Any] = whole["hosts"]
-    rows = [row if isinstance(row, dict) else {"ips": [ip.rpartition(":")[0] or ip for ip in row]} for row in machines]
-    return Hosts(
-        tuple(str(row.get("ssh") or row["ips"][0]) for row in rows),
-        tuple(tuple(map(str, row.get("ips") or [_address(str(row["ssh"]))])) for row in rows),
-        whole.get("backend") or "ring",
-        tuple(row.get("rdma") for row in rows),
-        tuple(whole.get("envs", ())),
-    )
 
 
 def _address(name: str) -> str:

@@ -114,11 +114,11 @@ def started(hosts: Hosts) -> Iterator[tuple[list[Machine], dict[str, str]]]:
 
     Raises: SpecdecError for one that does not start.
     """
-    variables, files = hosts.environment()
+    files = hosts.files()
     with ExitStack() as ending:
         machines: list[Machine] = []
         for rank in range(1, len(hosts.names)):
-            header = {"variables": variables, "files": files, "folder": str(Path.cwd())}
+            header = {"files": files, "folder": str(Path.cwd())}
             machines.append(Machine(rank, hosts, header))
             ending.callback(machines[-1].end)
         ending.callback(_close, machines)
@@ -130,7 +130,7 @@ def started(hosts: Hosts) -> Iterator[tuple[list[Machine], dict[str, str]]]:
                     raise SpecdecError(f"{machine.host} did not answer within {START_SECONDS:.0f} s", HELP)
             if not machine.hear() or "error" in machine.facts:
                 raise machine.failure()
-        yield machines, variables | ending.enter_context(write_files(files))
+        yield machines, ending.enter_context(write_files(files))
 
 
 @contextmanager

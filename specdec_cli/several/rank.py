@@ -82,7 +82,7 @@ def main() -> None:
     try:
         with write_files(header["files"]) as paths:
             own = {"MLX_RANK": str(header["rank"]), DESCRIPTOR: "0"}
-            os.environ.update(header["variables"] | paths | own)
+            os.environ.update(paths | own)
             from specdec_cli.engine.device import usable_bytes
             from specdec_cli.engine.group import joined
 

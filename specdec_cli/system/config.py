@@ -37,7 +37,7 @@ def write_config(file: Path, path: tuple[str, ...], value: Any) -> None:
         for name in path[:-1]:
             table = table.setdefault(name, tomlkit.table(is_super_table=table is document))
             if not isinstance(table, dict):
-                raise UsageError(f"{name} in {file} is no table", "specdec config edit")
+                raise UsageError(f"{name} in {file} is not a table", "specdec config edit")
         others = [item for key, item in document.body if key and not isinstance(item, Table | AoT)]
         if value is None and path[-1] not in table:
             raise UsageError(f"{'.'.join(path)} is not set in {file}", "specdec config show lists what is")
@@ -66,5 +66,5 @@ def model_folders(config: TomlFile | None = None) -> tuple[Path, ...]:
     paths = tuple(Path(os.path.expanduser(folder)) for folder in folders) if texts else ()  # noqa: PTH111
     if not texts or not all(path.is_absolute() and "\0" not in str(path) for path in paths):
         hint = f'for example: {FOLDERS} = ["~/models"]'
-        raise UsageError(f"{config.place(FOLDERS)}: {FOLDERS} is no list of whole paths", hint)
+        raise UsageError(f"{config.place(FOLDERS)}: {FOLDERS} is not a list of absolute paths", hint)
     return paths

@@ -30,6 +30,7 @@ PIECE, SAID = 64, 64
 # Documents that a split needs: a quarter is judged, an eighth is watched while training.
 FEWEST, MOST_JUDGED, MOST_WATCHED = 16, 48, 16
 RUN, SHARED = 24, 0.1
+SOME = "name some: specdec tune --text FOLDER --text FILE …, or your chats: --chats"
 MORE = "name more: specdec tune --text FOLDER --text FILE …"
 
 
@@ -96,7 +97,7 @@ def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, 
                     raise UsageError(what, "name files of your own") from error
                 left_out += 1
     if left_out:
-        tell(f"{count(left_out, 'file')} left out: no UTF-8 text, or not to be read")
+        tell(f"{count(left_out, 'file')} left out: not UTF-8 text, or unreadable")
     return found
 
 

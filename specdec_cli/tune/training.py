@@ -188,5 +188,5 @@ def _best(looks: list[Look]) -> Look:
 def _end(looks: list[Look], steps: int) -> str:
     """Why a training of so many `steps` is over after `looks`, empty while it is not."""
     if looks[-1].step >= steps:
-        return "its time was over"
+        return "the time was up"
     return f"{PATIENCE} looks brought nothing better" * (looks[-1].step - _best(looks).step >= PATIENCE * LOOK_STEPS)

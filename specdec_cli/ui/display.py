@@ -39,10 +39,8 @@ class Look:
 
     json: bool = False
     panel: bool | None = None
-    panel_size: str = "full"
     colour_answer: bool = True
     rounds: bool = False
-    show_rejected: bool = False
     quiet: bool = False
     verbose: bool = False
     plain: bool = False
@@ -133,10 +131,9 @@ def display_of(
         plain = partial(
             PlainDisplay, out, err, plain=look.plain, answer=answer, closing=None if look.quiet else closing
         )
-        return plain(rounds=look.rounds, show_rejected=look.show_rejected, colour_answer=look.colour_answer)
-    small, colours = look.panel_size == "small", look.colour_answer
-    panel = partial(PanelDisplay, out, err, name=name, closing=closing, small=small, colour_answer=colours)
-    return panel(make_rows=make_rows, stays=stays, rounds=look.rounds, show_rejected=look.show_rejected)
+        return plain(rounds=look.rounds)
+    panel = partial(PanelDisplay, out, err, name=name, closing=closing, colour_answer=look.colour_answer)
+    return panel(make_rows=make_rows, stays=stays, rounds=look.rounds)
 
 
 @contextmanager

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from copy import copy
 from html import escape, unescape
 from typing import Final
 
 from rich.cells import cell_len
+from rich.color_triplet import ColorTriplet
 from rich.console import Console, RenderableType
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
@@ -22,15 +24,18 @@ from specdec_cli.core.fates import Fate, TokenStream
 from specdec_cli.core.kinds import kind_of
 from specdec_cli.core.trace import Trace, TraceReply
 from specdec_cli.ui.html import sanitize
-from specdec_cli.ui.panel.answer import ANSWER_STYLES
+from specdec_cli.ui.panel.answer import ANSWER_STYLES, MARKS, name_of
 from specdec_cli.ui.panel.frame import render
 from specdec_cli.ui.panel.state import PanelState, drafting
 from specdec_cli.ui.summary import SEPARATOR, summary
 from specdec_cli.ui.terminal import draw_controls, safe, visible
 
 COLUMNS: Final = 88
-GLYPHS: Final = {Fate.REJECTED: "✗", Fate.DISCARDED: "·", Fate.CORRECTION: "➜", Fate.BONUS: "★"}
+GLYPHS: Final[Mapping[Fate, str]] = {fate: mark for fate, mark in MARKS.items() if fate is not Fate.ACCEPTED}
 """Drawn before the token; with underline and strike-through they show the fate without colour."""
+THEME: Final = copy(SVG_EXPORT_THEME)
+THEME.background_color = ColorTriplet(0, 0, 0)
+"""On black the colours of an answer have the contrast that they were chosen for."""
 
 MEANINGS: Final = {
     Fate.ACCEPTED: "drafted, and the target agreed",
@@ -43,7 +48,7 @@ MEANINGS: Final = {
 STYLES: Final = {
     **ANSWER_STYLES,
     Fate.ACCEPTED: f"{ANSWER_STYLES[Fate.ACCEPTED]} underline",
-    Fate.DISCARDED: "dim strike",
+    Fate.DISCARDED: f"{ANSWER_STYLES[Fate.DISCARDED]} strike",
 }
 _SVG: Final = """\
 <svg viewBox="0 0 {width} {height}" width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg" role="img">
@@ -87,13 +92,13 @@ def export_recorded(console: Console, suffix: str, title: str) -> str:
     """What was printed on a `recorder`, as the text of a file that ends in `suffix`: .svg or .html."""
     if suffix.lower() == ".html":
         heading = escape(title).replace("{", "{{").replace("}", "}}")
-        return sanitize(console.export_html(theme=SVG_EXPORT_THEME, code_format=_HTML.format(title=heading)))
+        return sanitize(console.export_html(theme=THEME, code_format=_HTML.format(title=heading)))
 
     def fit(run: re.Match[str]) -> str:
         """rich gives a run one cell for each character, wide ones too."""
         return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
 
-    return sanitize(_RUN.sub(fit, console.export_svg(title=title, code_format=_SVG)))
+    return sanitize(_RUN.sub(fit, console.export_svg(title=title, theme=THEME, code_format=_SVG)))
 
 
 def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: int = COLUMNS) -> str:
@@ -145,7 +150,7 @@ def legend() -> Text:
     """What the marks mean."""
     rows = []
     for fate, meaning in MEANINGS.items():
-        name = f"{GLYPHS.get(fate, '')}{fate}"
+        name = f"{GLYPHS.get(fate, '')}{name_of(fate)}"
         rows.append(Text.assemble((name, STYLES[fate]), " " * (14 - len(name)), (meaning, "dim")))
     return Text("\n").join(rows)
 

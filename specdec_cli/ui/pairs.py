@@ -20,6 +20,8 @@ from specdec_cli.pairs.tuned import folder_of
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
+# The rows of a verdict; of a head that drafts, too.
+ROLES = ("target", "draft")
 COMMON = "mlx-community/"
 ONE_SOURCE = "one source: ids seen in a single thread or card"
 # From this width on a pair takes one line.
@@ -72,7 +74,7 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     marks = [f"needs {pair.min_memory_gb:g} GB"] if row.fits is False and pair.min_memory_gb is not None else []
     marks += ["recommended for this machine"] if row.recommended else []
     marks += ["yours"] if pair.source == "yours" else []
-    marks += [] if pair.verified else ["unverified, one source" if pair.one_source else "unverified"]
+    marks += ["one source"] * pair.one_source
     figure = size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
     whose = safe(pair.source) if row.folder else f"K {pair.k:<4}"
     line, models = Text("  ").append(name, "bold").append(f"  {figure:>8}  {whose}  "), _models(row)
@@ -114,7 +116,7 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
         parts.append(ONE_SOURCE)
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
-        parts.append(f"{unverified} of {len(rows)} not yet confirmed by the Hub: specdec pairs --online")
+        parts.append(f"{unverified} of {len(rows)} are unverified: specdec pairs --online asks the Hub")
     return parts
 
 
@@ -162,8 +164,9 @@ def _answers(found: PairVerdict) -> list[tuple[str, str]]:
     rows += [("warning", warning) for warning in found.warnings]
     rows.append(("template", "yes" if found.has_template else "none: prompts are continued as plain text"))
     rows.append(("stops at", " ".join(found.stop_tokens) or "no token: only --max-tokens ends an answer"))
-    rows += [("caches", f"{name}: {kinds}") for name, kinds in found.caches]
-    rows += [("context", f"{name}: {tokens or 'any'} tokens ({field})") for name, tokens, field in found.contexts]
+    rows += [(f"{role} caches", kinds) for role, (_, kinds) in zip(ROLES, found.caches, strict=False)]
+    contexts = zip(ROLES, found.contexts, strict=False)
+    rows += [(f"{role} context", f"{tokens or 'any'} tokens ({field})") for role, (_, tokens, field) in contexts]
     if found.break_even is not None:
         k = found.pair.expected_k
         rate = break_even_share(found.break_even, k)
@@ -178,9 +181,9 @@ def _memory_table(found: PairVerdict) -> Table:
     table.add_column("memory", no_wrap=True)
     for heading in ("weights", f"caches at {estimate.context_tokens}", "sum"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for model in estimate.footprints:
+    for role, model in zip(ROLES, estimate.footprints, strict=False):
         parts = model.weight_bytes, model.cache_bytes, model.weight_bytes + model.cache_bytes
-        table.add_row(safe(model.name).rsplit("/", 1)[-1], *map(size, parts))
+        table.add_row(role, *map(size, parts))
     table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))
     peak = f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}"
     table.add_row(Text("peak, of what is usable", "bold"), "", "", Text(peak, "bold"))

@@ -9,15 +9,11 @@ from typing import TextIO
 from rich.text import Text
 
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.core.fates import Fate, TokenStream
-from specdec_cli.ui.panel.answer import rejected_word
 from specdec_cli.ui.panel.rounds import RoundRows
 from specdec_cli.ui.panel.status import READING, StatusLine, reading_step
 from specdec_cli.ui.summary import Closing, print_lines, summary
-from specdec_cli.ui.terminal import has_colour, is_terminal, make_console, same_terminal
+from specdec_cli.ui.terminal import is_terminal, make_console, same_terminal
 from specdec_cli.ui.writer import AnswerWriter
-
-_STRUCK = "\x1b[9;31m{}\x1b[29;39m"
 
 
 class RoundLines:
@@ -59,21 +55,17 @@ class PlainDisplay:
         plain: bool = False,
         answer: AnswerWriter | None = None,
         rounds: bool = False,
-        show_rejected: bool = False,
-        colour_answer: bool = True,
         closing: Closing | None = summary,
     ) -> None:
         """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer.
 
-        `rounds` prints every round on `err`. `show_rejected` shows rejected tokens in the answer on a terminal.
+        `rounds` prints every round on `err`.
         """
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
         self._folds, self._closing = is_terminal(err), closing
         shared = same_terminal(out, err)
         self._lines = RoundLines(err, plain, lambda: not shared or self._answer.between_lines) if rounds else None
-        self._rejected, self._tokens = show_rejected and is_terminal(out), TokenStream()
-        self._coloured = colour_answer and has_colour(make_console(out, plain=plain))
         self._start: Start | None = None
         self._prefill: Prefill | None = None
         self._reading = StatusLine(err, READING, shown=closing is not None, plain=plain)
@@ -87,17 +79,16 @@ class PlainDisplay:
             self._open.close()
         match event:
             case Start():
-                self._start, self._tokens = event, TokenStream()
+                self._start = event
                 self._open.enter_context(self._reading).say(reading_step(event.prompt_tokens))
             case Reading():
                 self._reading.say(reading_step(event.prompt_tokens, event))
             case Prefill():
                 self._prefill = event
             case RoundDone(text=text):
-                self._tokens.expect(event)
-                self._write(text)
+                self._say(text)
             case Finish(text_tail=tail):
-                self._write(tail, ends=True)
+                self._say(tail)
                 self._end()
                 if self._closing and self._start:
                     width = self._console.width if self._folds else None
@@ -110,17 +101,6 @@ class PlainDisplay:
         with contextlib.suppress(OSError, ValueError):
             self._open.close()
             self._end()
-
-    def _write(self, text: str, ends: bool = False) -> None:
-        if not self._rejected:
-            self._say(text)
-            return
-        for token in [*self._tokens.feed(text), *(self._tokens.rest() if ends else ())]:
-            if token.said:
-                self._say(token.piece)
-            elif token.fate is Fate.REJECTED:
-                blank, word = rejected_word(token.piece, self._coloured)
-                self._answer.insert(f"{blank}{_STRUCK if self._coloured else '{}'}".format(word))
 
     def _say(self, text: str) -> None:
         """Rounds' lines that wait for the end of the answer's line go to where `text` ends it."""

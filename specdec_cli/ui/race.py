@@ -86,16 +86,21 @@ def _write_lines(out: TextIO, plain: bool, state: RaceState, event: RaceEvent) -
         writer, ended = AnswerWriter(out), state.lanes[name].finish
         writer.write(ended.text if ended else "")
         writer.end()
+    console = make_console(out, plain=plain)
+    console.print()
+    for line in result_lines(state, event):
+        console.print(Text(line), soft_wrap=True)
+
+
+def result_lines(state: RaceState, finish: RaceFinish) -> list[str]:
+    """The settings, the figures of both lanes, and the verdict."""
     lines = [SEPARATOR.join(_settings(state))]
     for name, lane in state.lanes.items():
         pace = speed(lane.tokens / lane.seconds if lane.seconds else None)
         counted = f"{count(lane.tokens, 'token')} in {count(len(lane.rounds), 'target pass')}"
         prompt = f"prompt {lane.prefill_seconds or 0.0:.2f} s"
         lines.append(f"{name:<9}{counted}, {lane.seconds:.2f} s, {pace}; {prompt}")
-    console = make_console(out, plain=plain)
-    console.print()
-    for line in [*lines, *verdict(event)]:
-        console.print(Text(line), soft_wrap=True)
+    return [*lines, *verdict(finish)]
 
 
 class LiveRace:
@@ -133,13 +138,18 @@ class LiveRace:
         return frame_rows(self._view, *terminal_size(self._err))
 
 
-def race_picture(events: Iterable[RaceEvent], suffix: str) -> str:
-    """A race that ended, with all of both texts, as a picture or a page."""
+def race_file(events: Sequence[RaceEvent], suffix: str) -> str:
+    """A race that ended: its events (.json), its figures (.md), or all of both texts as a picture or a page."""
+    if suffix == ".json":
+        return json.dumps([race_dict(event) for event in events], indent=1) + "\n"
     view = RaceView()
     for event in events:
         view.apply(event)
     finish, start = view.state.finish, view.state.start
     assert finish is not None and start is not None
+    if suffix == ".md":
+        lines = "\n".join([*result_lines(view.state, finish), f"{start.machine}{SEPARATOR}{IN_TURNS}"])
+        return f"## specdec race: {headline(view.state)}\n\n```\n{safe(lines)}\n```\n"
     column = (PICTURE_COLUMNS - 7) // 2
     tallest = max(len(view.text_rows(name, column, LONGEST)) for name in LANES)
     prompt = [] if start.raw else [Text(f"prompt: {safe(start.prompt)}", "dim")]

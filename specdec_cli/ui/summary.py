@@ -83,7 +83,8 @@ def _cut(start: Start, finish: Finish) -> list[Words]:
         full_context = f"the context of {start.context_limit} tokens is full" if full else ""
         return [(full_context or f"stopped at --max-tokens {start.max_tokens}", "yellow")]
     if finish.reason == "repetition":
-        return [("stopped: the answer was repeating itself", "yellow"), ("--stop-repetition 0 goes on", "dim")]
+        goes_on = "specdec config set stop_repetition 0 turns this off"
+        return [("stopped: the answer was repeating itself", "yellow"), (goes_on, "dim")]
     if finish.reason == "interrupted" and finish.text:
         return [("interrupted: the text above is partial", "yellow")]
     return []
@@ -150,7 +151,7 @@ def costs(start: Start, stats: Mapping[str, Any]) -> list[Words]:
         return []
     cost = round(stats["decode_seconds"] / rounds / step, 1)
     draft = round(stats["draft_seconds"] / rounds / step, 1)
-    spent = f"a round costs {cost:.1f} plain steps (draft {draft:.1f} + verify {cost - draft:.1f})"
+    spent = f"a round takes the time of {cost:.1f} plain tokens (draft {draft:.1f} + verify {cost - draft:.1f})"
     parts = [(f"{spent} and yields {stats['timed_tokens'] / rounds:.1f} tokens", "dim")]
     if gain.pays_from:
         parts.append((f"{gain.pays_from} accepted", "dim"))

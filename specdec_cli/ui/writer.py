@@ -19,10 +19,6 @@ class AnswerWriter:
         """Writes and flushes the printable part."""
         self._put(self._filter.feed(text) if self._filter else text)
 
-    def insert(self, text: str) -> None:
-        """Writes words that are no part of the answer; they are safe already."""
-        self._put(text)
-
     @property
     def between_lines(self) -> bool:
         """Whether a line of something else would cut none of the answer's."""

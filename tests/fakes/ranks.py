@@ -98,7 +98,7 @@ def together(ranks, cases, root, host="127.0.0.1", fault=""):
     path = os.pathsep.join(str(Path(__file__).parents[n]) for n in (1, 2))
     os.environ |= {"PYTHONPATH": path, "FAULT": fault}
     try:
-        code = launch.launch(read_hosts(",".join([host] * ranks), None), [sys.executable, __file__, asked, told])
+        code = launch.launch(read_hosts(",".join([host] * ranks)), [sys.executable, __file__, asked, told])
         found = json.loads(told.read_text())
         if isinstance(found, dict):
             raise SpecdecError(**found)

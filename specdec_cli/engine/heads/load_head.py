@@ -201,7 +201,7 @@ class HeadAgreement:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        summary = f"guesses {percent(self.share)} of {self.words} of its target's words"
+        summary = f"guesses {percent(self.share)} of {self.words} of its target's tokens"
         return asdict(self) | {"summary": summary}
 
 

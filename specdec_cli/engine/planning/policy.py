@@ -102,7 +102,7 @@ class Choice(NamedTuple):
 
     @property
     def summary(self) -> str:
-        return f"{self.tokens:.1f} tokens a round cost {self.steps:.1f} plain steps"
+        return f"{self.tokens:.1f} tokens a round, in the time of {self.steps:.1f} plain ones"
 
 
 def coming_tokens(left: float, emitted: int) -> float:
@@ -191,7 +191,7 @@ def plan_network(s: Situation) -> tuple[Plan, float]:
     if not s.judged:
         reason = UNTRIED
     elif best.k:
-        reason = f"short answer: reading {s.unread} tokens would cost the draft {s.reading:.0f} plain steps"
+        reason = f"short answer: the draft would read {s.unread} tokens, in the time of {s.reading:.0f} plain ones"
     else:
         reason = f"drafting does not pay: {s.rate:.0%} of its tokens would be accepted"
     return Plan(reason=reason, release=s.idle >= RELEASE_TOKENS), 1.0

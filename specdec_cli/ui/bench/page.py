@@ -23,7 +23,7 @@ from specdec_cli.ui.html import Markup, element, fill, joined, packaged
 
 PICTURE_COLUMNS: Final = 110
 HEADINGS: Final = (
-    *("K", "tokens/s", "speed-up", "accepted", "tokens per pass", "draft share", "v(K + 1)", "first token"),
+    *("K", "tokens/s", "speed-up", "accepted", "tokens per pass", "draft share", "pass cost", "first token"),
     *("peak memory", "speed-up (dashed: plain)"),
 )
 CSV_FIGURES: Final = (
@@ -33,12 +33,19 @@ CSV_FIGURES: Final = (
 TERMS: Final = (
     ("K", "draft length: tokens drafted a round; K 0 is plain decoding by mlx-lm, the baseline of every speed-up."),
     ("speed-up", "tokens a second ÷ the baseline's, prompt by prompt; the mean of their logarithms, as a ratio."),
-    ("±", "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie."),
-    ("?", f"seen on fewer than {FEWEST_PROMPTS} prompts, so that there is no interval."),
+    (
+        "±",
+        "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie. Missing for fewer than "
+        f"{FEWEST_PROMPTS} prompts were measured, and where it is wider than the figure.",
+    ),
     ("accepted", "accepted ÷ drafted tokens. The draft accuracy a is accepted ÷ (accepted + rejected)."),
     ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
     ("draft share", "the draft's part of a round's time."),
-    ("c, v(n)", "a draft step, and a target pass over n rows, in plain steps: one token by plain decoding."),
+    ("pass cost", "v(K + 1) below: the time of a target pass that checks K tokens, in plain tokens."),
+    (
+        "c, v(n)",
+        "a draft step, and a target pass over n rows, in plain tokens: the time of one token by plain decoding.",
+    ),
     ("S(K)", "(1 + a + … + a^K) ÷ (K·c + v(K + 1)): predicted speed-up if each token is accepted with probability a."),
 )
 
@@ -103,7 +110,7 @@ def csv_table(result: BenchResult) -> str:
     for report in reports(result):
         at = report.condition
         for row in (*report.rows, *report.kinds):
-            both = [(one.mean, one.low, one.high) if one else ("",) * 3 for one in (row.speedup, row.tokens_per_second)]
+            both = [(one.mean, *one.bounds) if one else ("",) * 3 for one in (row.speedup, row.tokens_per_second)]
             figures = [getattr(row, name) for name in CSV_FIGURES]
             prompts = row.speedup.prompts if row.speedup else 0
             table.writerow([at.contender.name, at.temperature, row.kind, *figures, prompts, *both[0], *both[1]])

@@ -1,6 +1,6 @@
 """A bench on a terminal: its progress, its report, and two results side by side.
 
-Figures of too few prompts differ without colour, too; names from files are filtered for the terminal.
+Figures of too few prompts have no interval; names from files are filtered for the terminal.
 """
 
 from __future__ import annotations
@@ -49,11 +49,14 @@ NOISIEST = 10
 # A bar takes the cells that the columns leave, within these bounds.
 NARROWEST, WIDEST = 6, 40
 # (least width of the screen, headings of the figures, space between columns, cells of all of them)
+BAR: Final = "│ plain"
 LAYOUTS: Final = (
-    (110, ("tok/s", "speed-up", "", "accepted", "per pass", "draft", "v(K+1)", "first token", "peak"), 2, 94),
-    (76, ("tok/s", "speed-up", "", "acc.", "/pass", "draft", "v", "TTFT", "peak"), 1, 69),
-    (0, ("tok/s", "speed-up", "", "acc.", "/pass"), 1, 44),
+    (110, ("tok/s", "speed-up", BAR, "accepted", "per pass", "draft", "pass cost", "first token", "peak"), 2, 97),
+    (76, ("tok/s", "speed-up", BAR, "acc.", "/pass", "draft", "cost", "TTFT", "peak"), 1, 69),
+    (0, ("tok/s", "speed-up", BAR, "acc.", "/pass"), 1, 44),
 )
+# What the intervals are, below every table.
+LEGEND: Final = f"the 95 % interval over prompts, of at least {FEWEST_PROMPTS}"
 KIND_HEADINGS: Final = ("kind", "best K", "speed-up", "accepted", "")
 COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold yellow", "unknown": "bold yellow"}
 
@@ -68,7 +71,7 @@ def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]
             name, temperature = report.condition.contender.name, report.condition.temperature
             console.print(Text.assemble((safe(name), "bold"), (f"{SEPARATOR}temperature {temperature:g}", "dim")))
         console.print(rows_table(report, console.width))
-        console.print(Text(legend(report), "dim"))
+        console.print(Text(f"±: {LEGEND}; {len(report.prompts)} were measured", "dim"))
         if report.kinds:
             console.print()
             console.print(kinds_table(report.kinds))
@@ -95,11 +98,11 @@ def heading(result: BenchResult) -> Text:
 
 def cells(row: LengthRow) -> list[str]:
     """K and the figures of one row, here and on the page."""
-    unsure, steps, seconds = sentences.mark(row), row.verify_steps, row.ttft_seconds
+    steps, seconds = row.verify_steps, row.ttft_seconds
     return [
         str(row.k),
-        unsure + sentences.spread(row.tokens_per_second, 1),
-        f"{unsure}{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×",
+        sentences.spread(row.tokens_per_second, 1),
+        f"{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×",
         percent(row.acceptance_rate, unknown=""),
         "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
         percent(row.draft_share, unknown=""),
@@ -168,16 +171,6 @@ def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text
     return Text.assemble((filled, "green" if value.mean > 1.0 else "yellow"), (beyond, MUTED))
 
 
-def legend(report: Report) -> str:
-    """What the marks and the columns mean."""
-    parts = [f"± and ├┤: 95 % over prompts ({len(report.prompts)} measured)"]
-    parts += [f"? of fewer than {FEWEST_PROMPTS} prompts"] if any(map(sentences.mark, report.rows)) else []
-    figures = [*(figure for row in report.rows for figure in (row.speedup, row.tokens_per_second))]
-    figures += [row.speedup for row in report.kinds]
-    parts += ["±? wider than the figure itself"] if any("?" in sentences.spread(one, 1) for one in figures) else []
-    return "; ".join([*parts, "v(K+1): a pass of K+1 rows, in plain steps; │ plain decoding"])
-
-
 def kinds_table(kinds: Sequence[LengthRow]) -> Table:
     """The best K of each kind of text."""
     table = _table(KIND_HEADINGS[0], KIND_HEADINGS[1:])
@@ -192,7 +185,7 @@ def _table(first: str, others: Sequence[str], space: int = 2) -> Table:
     table = Table(box=None, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
     table.add_column(first, no_wrap=True)
     for heading in others:
-        table.add_column(heading, justify="right" if heading else "left", no_wrap=True)
+        table.add_column(heading, justify="left" if heading == BAR else "right", no_wrap=True)
     return table
 
 
@@ -233,18 +226,18 @@ def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> 
         rows = _table("K", ("tok/s", "tok/s", "change", "speed-up", "speed-up"))
         for change in changes:
             both = change.first, change.second
-            rates = [_figure(row, row.tokens_per_second, 1) for row in both]
-            gains = [_figure(row, row.speedup, 2) + "×" for row in both]
+            rates = [_figure(row.tokens_per_second, 1) for row in both]
+            gains = [_figure(row.speedup, 2) + "×" for row in both]
             rows.add_row(str(change.k), *rates, _change(change.ratio), *gains)
         console.print(rows)
     if not found.changes:
         console.print("the two results have no draft and temperature in common")
         return
-    console.print(Text("? too few prompts; ± and ranges are 95 % intervals over prompts", "dim"))
+    console.print(Text(f"in brackets: {LEGEND}", "dim"))
 
 
-def _figure(row: LengthRow, value: Interval | None, digits: int) -> str:
-    return "–" if value is None else f"{sentences.mark(row)}{value.mean:.{digits}f}"
+def _figure(value: Interval | None, digits: int) -> str:
+    return "–" if value is None else f"{value.mean:.{digits}f}"
 
 
 def _change(ratio: Interval | None) -> Text:

@@ -34,11 +34,6 @@ class ThinkingRows(AnswerRows):
         pieces = self._stream.feed(text) or [(self._thinks, "")]
         return [row for piece in pieces for row in self._put(*piece, width, fate)]
 
-    def insert(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
-        if not self._thinks:
-            return super().insert(text, width, fate)
-        return [] if self._hidden else [_marked(row) for row in self._thoughts.insert(text, width - len(MARK), fate)]
-
     @property
     def row(self) -> Text:
         if not self._thinks:
@@ -87,10 +82,6 @@ class ThinkingWriter(AnswerWriter):
     def write(self, text: str) -> None:
         for piece in self._stream.feed(text):
             self._piece(*piece)
-
-    def insert(self, text: str) -> None:
-        if not (self._thought and self._hidden):
-            super().insert(text)
 
     def end(self) -> None:
         for piece in self._stream.finish():

@@ -8,13 +8,13 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.core.fates import Fate
-from specdec_cli.ui.terminal import TerminalFilter, visible
+from specdec_cli.ui.terminal import TerminalFilter
 
-GUESSED: Final = "green"
-OWN: Final = "bold color(172)"
-"""Green is the terminal's own. Amber is not: many terminals draw bold yellow in a bright one, unreadable on white.
+GUESSED: Final = "color(29)"
+OWN: Final = "bold color(98)"
+"""Green and violet. These few of a terminal's 256 colours have a contrast of 4.5 on white and on black alike.
 
-Bold says the same without colour.
+Bold and strike-through say the same without colour.
 """
 
 ANSWER_STYLES: Final = {
@@ -22,8 +22,24 @@ ANSWER_STYLES: Final = {
     Fate.CORRECTION: OWN,
     Fate.BONUS: OWN,
     Fate.PLAIN: OWN,
-    Fate.REJECTED: "red strike",
+    Fate.REJECTED: "color(131) strike",
+    Fate.DISCARDED: "color(243)",
 }
+MARKS: Final = {
+    Fate.ACCEPTED: "✓",
+    Fate.REJECTED: "✗",
+    Fate.DISCARDED: "·",
+    Fate.CORRECTION: "↳",
+    Fate.BONUS: "★",
+}
+"""Of the panel and of pictures. What was decoded plainly has none."""
+
+
+def name_of(fate: Fate) -> str:
+    """As people read it; events and files have the fate itself."""
+    return "not judged" if fate is Fate.DISCARDED else str(fate)
+
+
 _TAB: Final = 8
 
 
@@ -37,10 +53,6 @@ class AnswerRows:
     def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
         """The rows completed by `text`, each of at most `width` cells: no later text changes them."""
         return self._grow(self._filter.feed(text), width, fate)
-
-    def insert(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
-        """As `feed`, for words that are no part of the answer; they are safe already."""
-        return self._grow(text, width, fate)
 
     @property
     def row(self) -> Text:
@@ -78,15 +90,6 @@ class AnswerRows:
             before = spans.pop().start
         if style:
             self._line.stylize(style, before)
-
-
-def rejected_word(piece: str, coloured: bool) -> tuple[str, str]:
-    """A rejected token amid an answer: the spaces before it, and the word, in [- -] where colour cannot tell it."""
-    word = visible(piece)
-    if piece.strip():
-        word = word.replace("␣", " ")
-    bare = word.lstrip(" ")
-    return word[: len(word) - len(bare)], bare if coloured else f"[-{bare}-]"
 
 
 def folds(line: str, start: int, end: int, width: int) -> tuple[list[tuple[int, int]], int]:

@@ -24,19 +24,17 @@ LOWEST: Final = 8
 """Below these sizes one line replaces the panel."""
 
 
-def render(state: PanelState, width: int, height: int, small: bool = False) -> Text:
-    """The panel for a screen of `width` × `height` cells, rows joined by newlines; `small` is one line."""
-    return Text("\n").join(frame_rows(state, width, height, small))
+def render(state: PanelState, width: int, height: int) -> Text:
+    """The panel for a screen of `width` × `height` cells, rows joined by newlines."""
+    return Text("\n").join(frame_rows(state, width, height))
 
 
-def frame_rows(
-    state: PanelState, width: int, height: int, small: bool = False, most_rounds: int = KEPT_ROUNDS
-) -> list[Text]:
+def frame_rows(state: PanelState, width: int, height: int, most_rounds: int = KEPT_ROUNDS) -> list[Text]:
     """The panel's rows, half of the screen at most: the other half stays the answer's.
 
     It is as high with its first round as with its last, and ends with the rounds that it has.
     """
-    if small or width < NARROWEST or height < LOWEST:
+    if width < NARROWEST or height < LOWEST:
         return [_line(state, width)] if height > 2 else []
     width = min(width, WIDEST)
     top = edge("╭╮", _titles(state), _verdict(state), width)

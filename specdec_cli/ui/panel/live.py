@@ -15,8 +15,8 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.core.fates import Fate, Judged, TokenStream
-from specdec_cli.ui.panel.answer import AnswerRows, rejected_word
+from specdec_cli.core.fates import Judged, TokenStream
+from specdec_cli.ui.panel.answer import AnswerRows
 from specdec_cli.ui.panel.frame import WIDEST, frame_rows
 from specdec_cli.ui.panel.region import LiveRegion
 from specdec_cli.ui.panel.rounds import RoundRows
@@ -45,20 +45,16 @@ class PanelDisplay:
         clock: Callable[[], float] = time.monotonic,
         make_rows: Callable[[], AnswerRows] = AnswerRows,
         stays: bool = True,
-        small: bool = False,
         colour_answer: bool = True,
         rounds: bool = False,
-        show_rejected: bool = False,
         closing: Closing = summary,
     ) -> None:
         """`name` is the pair's. `make_rows` splits an answer into rows. The last panel is erased unless it `stays`.
 
-        A `small` panel is one line. `rounds` prints every round above the panel, which then holds none.
-        `show_rejected` shows rejected tokens in the answer.
+        `rounds` prints every round above the panel, which then holds none.
         """
         self._err, self._clock, self._closing = err, clock, closing
-        self._make_rows, self._stays, self._small = make_rows, stays, small
-        self._rounds, self._show_rejected = rounds, show_rejected
+        self._make_rows, self._stays, self._rounds = make_rows, stays, rounds
         self._console = make_console(err, plain=False)
         self._region = LiveRegion(self._console, err, self._size)
         self._coloured = colour_answer and has_colour(self._console)
@@ -126,12 +122,7 @@ class PanelDisplay:
     def _shown(self, token: Judged, width: int) -> list[Text]:
         """The rows that a token completes. Before the first draft there is nothing to tell apart."""
         fate = token.fate if self._colours and self._state.stats.draft_n else None
-        if token.said:
-            return self._rows.feed(token.piece, width, fate)
-        if token.fate is not Fate.REJECTED or not self._show_rejected:
-            return []
-        blank, word = rejected_word(token.piece, self._colours)
-        return [*self._rows.insert(blank, width), *self._rows.insert(word, width, fate)]
+        return self._rows.feed(token.piece, width, fate) if token.said else []
 
     def _complete(self) -> str:
         """The complete rows that are not yet printed for good."""
@@ -155,7 +146,7 @@ class PanelDisplay:
         self._region.draw(self._complete(), rows)
 
     def _frame(self) -> list[Text]:
-        return frame_rows(self._state, *self._size(), self._small, 0 if self._rounds else KEPT_ROUNDS)
+        return frame_rows(self._state, *self._size(), 0 if self._rounds else KEPT_ROUNDS)
 
     def _finish(self, event: Finish) -> None:
         self._say(event.text_tail, ends=True)

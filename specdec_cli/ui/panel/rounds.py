@@ -14,18 +14,13 @@ from rich.text import Text
 from specdec_cli.core.events import RoundDone, Start
 from specdec_cli.core.fates import Fate, fates
 from specdec_cli.core.format import elapsed
-from specdec_cli.ui.panel.answer import GUESSED, OWN
+from specdec_cli.ui.panel.answer import ANSWER_STYLES, MARKS, OWN, name_of
 from specdec_cli.ui.panel.box import shortened
-from specdec_cli.ui.terminal import MUTED, USUAL_COLUMNS, visible
+from specdec_cli.ui.terminal import USUAL_COLUMNS, visible
 
-MARKS: Final = {Fate.ACCEPTED: "✓", Fate.REJECTED: "✗", Fate.DISCARDED: "·"}
-STYLES: Final = {"✓": GUESSED, "✗": "red", "·": MUTED, "↳": OWN, "–": MUTED}
-"""By mark: accepted, rejected, discarded, the target's own, a round without a draft."""
-
-_LEGENDS = (
-    (("✓ accepted", "✗ rejected", "· not judged", "↳ the target's word"), "   "),
-    (("✓ accepted", "✗ rejected", "· not judged", "↳ target's"), "  "),
-)
+PLAIN: Final = "–"
+STYLES: Final = {mark: ANSWER_STYLES[fate].replace(" strike", "") for fate, mark in MARKS.items()} | {PLAIN: OWN}
+"""By mark; the last one is of a round without a draft."""
 
 NUMBER, OUTCOME, TIME, WIDEST_OWN, WIDEST_DRAFTED = 5, 9, 8, 24, 12
 """Cells of a row's columns, of the target's own token at most, and for each drafted one at most."""
@@ -62,8 +57,8 @@ class RoundRows:
     def row(self, done: RoundDone) -> Text:
         """The row of the next round."""
         judged, number = done.round, f"{done.round.index + 1:>3} ".ljust(NUMBER)
-        tokens = [_Token(MARKS[fate], visible(piece)) for fate, piece, _ in fates(done) if fate in MARKS]
-        own = visible(done.next_piece) if len(judged.emitted) > judged.accepted else None
+        every = [_Token(MARKS.get(fate, PLAIN), visible(piece)) for fate, piece, _ in fates(done)]
+        tokens, own = every[: len(judged.draft)], next(iter(every[len(judged.draft) :]), None)
         room = self._width - len(number) - OUTCOME - TIME - 1
         own_room = min(room * 3 // 10, WIDEST_OWN)
         outcome_room = max(room - own_room - self._widest, 0) + OUTCOME
@@ -76,7 +71,7 @@ class RoundRows:
         drafted = Text.assemble((named, "italic"), guessed)
         written = Text("ends here", "dim")  # an accepted stop token
         if own is not None:
-            written = _Token("↳ ", own).draw(own_room - 2 if self._cut else None)
+            written = _Token(f"{own.mark} ", own.text).draw(own_room - 2 if self._cut else None)
         found = Text(f"{judged.accepted} of {len(tokens)}") if tokens else Text("plain", "dim")
         spent = Text(f"{elapsed(judged.draft_seconds + judged.verify_seconds):>{TIME}}", "dim")
         column = max(own_room - max(drafted.cell_len - room, 0), written.cell_len)
@@ -95,9 +90,11 @@ def round_rows(rounds: Iterable[RoundDone], start: Start, width: int) -> list[Te
 
 
 def legends(drafts: bool = True) -> list[Text]:
-    """What the marks mean, from the longest to the shortest spelling; of plain decoding there is one."""
-    spelled = [(words if drafts else words[-1:], gap) for words, gap in _LEGENDS]
-    return [Text(gap).join(Text(mark, STYLES[mark[0]]) for mark in words) for words, gap in spelled]
+    """What the marks mean, from the longest to the shortest spelling; plain decoding has one mark."""
+    words = [f"{mark} {name_of(fate)}" for fate, mark in MARKS.items()] if drafts else [f"{PLAIN} plain"]
+    shorter = [word for word in words if word[0] != MARKS[Fate.DISCARDED]]
+    spelled = [(words, "   "), (words, "  "), (shorter, "  ")]
+    return [Text(gap).join(Text(mark, STYLES[mark[0]]) for mark in kept) for kept, gap in spelled]
 
 
 def _joined(tokens: Sequence[_Token], longest: int | None) -> Text:

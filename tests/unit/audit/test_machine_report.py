@@ -90,8 +90,8 @@ def test_no_name_of_the_person_or_the_machine_is_in_a_report(monkeypatch):
     ("pair", "options"),
     [
         (Pair("demo", "t", "d", source="models.toml"), ["--pair", "demo"]),
-        (Pair("t", "x/t", "head:x/o"), ["--target", "x/t", "--head-from", "x/o"]),
-        (Pair("t", "t", "d", target_revision="r"), ["--target", "t", "--draft", "d", "--target-revision", "r"]),
+        (Pair("t", "x/t", "head:x/o"), ["--target", "x/t"]),
+        (Pair("t", "t", "d", target_revision="r"), ["-p", "t", "--draft", "d"]),
     ],
 )
 def test_other_processes_get_the_very_pair(pair, options):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 
@@ -15,6 +17,7 @@ from specdec_cli.bench.result import Contender, CostSample, from_dict, read_resu
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.gain import break_even_acceptance
 from specdec_cli.system.machine import MachineState
+from specdec_cli.ui.bench.page import csv_table
 
 
 @pytest.fixture(scope="module")
@@ -81,8 +84,24 @@ def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
 def test_too_few_prompts_are_called_so(few):
     (report,) = reports(few)
     row = next(row for row in report.rows if row.k == "auto")
-    assert (row.source, sentences.mark(row), row.speedup.prompts < 3) == ("too few", "?", True)
-    assert '"source": "too few"' in sentences.json_text(few)
+    assert (row.source, row.speedup.prompts < 3, "±" in sentences.spread(row.speedup, 2)) == ("too few", True, False)
+
+
+def test_no_file_has_the_ends_of_an_interval_of_too_few_prompts(few):
+    """A CSV held 1.0142320547350045e+304."""
+    found = json.loads(sentences.json_text(few))["report"][0]
+    both = json.loads(sentences.comparison_text(compare(few, few)))["changes"][0][1]
+    rows = [*found["rows"], *found["kinds"], *(change["first"] for change in both)]
+    lacking = [row for row in rows if row["source"] == "too few"]
+    table = [*csv.DictReader(io.StringIO(csv_table(few)))]
+    assert lacking and len([row for row in table if row["source"] == "too few"]) >= 1
+    for row in rows:
+        interval = row["speedup"] or {"prompts": 0, "low": None, "high": None}
+        assert (interval["low"] is None) == (interval["high"] is None) == (interval["prompts"] < 3)
+    for row in table:
+        assert (row["speedup_high"] == row["speedup_low"] == "") == (int(row["prompts"]) < 3)
+    assert Interval(0.1, -800.0, 800.0, 5).exp().bounds == (None, None)
+    assert compare(few, few).changes[0][1][1].ratio is None
 
 
 # How steady the machine was
@@ -173,17 +192,20 @@ def test_the_command_names_an_unnamed_pair_by_its_models_and_the_temperature():
     )
 
 
+UNNAMED = "--target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit "
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"draft_context": 33, "own_context": False}, "-p qwen3-8b --draft-context 33 "),
+        ({"draft_context": 33, "own_context": False}, "SPECDEC_DRAFT_CONTEXT=33 specdec run -p qwen3-8b "),
         (
             {"draft_context": "full", "own_context": False, "rule": "token"},
-            "-p qwen3-8b --draft-context full --rule token ",
+            "SPECDEC_DRAFT_CONTEXT=full specdec run -p qwen3-8b --rule token ",
         ),
-        ({"draft_context": 33}, "-p qwen3-8b "),
-        ({"draft_context": 33, "named": False}, "--draft mlx-community/Qwen3-0.6B-4bit --draft-context 33 "),
-        ({"draft_context": 1024, "named": False}, "--draft mlx-community/Qwen3-0.6B-4bit "),
+        ({"draft_context": 33}, "specdec run -p qwen3-8b "),
+        ({"draft_context": 33, "named": False}, f"SPECDEC_DRAFT_CONTEXT=33 specdec run {UNNAMED}"),
+        ({"draft_context": 1024, "named": False}, f"specdec run {UNNAMED}"),
     ],
 )
 def test_the_command_the_entry_and_a_comparison_name_the_draft_context_that_k_was_measured_under(
@@ -193,7 +215,7 @@ def test_the_command_the_entry_and_a_comparison_name_the_draft_context_that_k_wa
     found = replace(result, settings=replace(result.settings, **settings))
     (report,) = reports(found)
     k = report.recommendation.k
-    assert sentences.command(report).endswith(f"{words}--drafter model -k {k} 'your prompt'")
+    assert sentences.command(report) == f"{words}--drafter model -k {k} 'your prompt'"
     assert sentences.entry(report)["draft_context"] == settings["draft_context"]
     assert compare(result, found).differences["draft_context"] == ("None", str(settings["draft_context"]))
     assert from_dict(json.loads(json.dumps(to_dict(found)))) == found

@@ -98,7 +98,7 @@ HEADER = '{"transcript": 1, "id": "a"}\n'
     ("text", "line", "reason"),
     [
         ('{"transcript": 2}', 1, "a transcript of version 1 begins with its header"),
-        ('{"transcript": 1, "target": 5}', 1, "target is no name"),
+        ('{"transcript": 1, "target": 5}', 1, "target is not a name"),
         (HEADER + "{", 2, "Expecting property name"),
         (HEADER + '{"role": "user"}', 2, "a message has no content"),
         (HEADER + '{"role": "assistant", "content": "a"}', 2, "a message of 'assistant' does not belong here"),

@@ -1,7 +1,6 @@
 """`specdec audit`: its list of K, its table and its exit code."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -9,7 +8,6 @@ from fakes.planted import left_over
 from specdec_cli.cli.audit import parse_ks
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import MAX_K
-from specdec_cli.session.session import Session
 
 
 def test_a_list_of_k_comes_back_in_order_and_each_once():
@@ -63,24 +61,3 @@ def test_what_is_out_of_bounds_is_refused_before_anything_is_loaded(specdec, mon
     monkeypatch.setattr("specdec_cli.session.load.load", None)
     code, said, _ = specdec.refused("audit", *more)
     assert code == 2 and message in said
-
-
-def test_answers_under_a_shape_are_compared_with_plain_decoding_under_it(specdec, arguments):
-    code, out, _ = specdec(*arguments, "--regex", "[a-z]{9}(, [0-9]+){2}", "-n", "24", "-k", "0,4", "--json")
-    found = json.loads(out)
-    assert code == 0 and found["constraint"] == "regex" and found["diverged"] == 0
-    assert found["compared_with"].endswith("generate_step under the same regular expression")
-    assert all(finding["draft_n"] for finding in found["findings"] if finding["k"] == 4)
-
-
-def test_rounding_is_measured_in_passes_as_long_as_what_a_shape_forces(specdec, arguments):
-    code, out, _ = specdec(*arguments, "--regex", "(abcdefghijkl)+", "-n", "24", "-k", "1", "--json", "--temp", "0")
-    found = json.loads(out)
-    assert code == 0 and [one["rows"] for one in found["rounding"]["passes"]] == [2, 12]  # a, then eleven forced
-
-
-def test_control_a_mask_that_plain_decoding_has_not_is_found(specdec, arguments, monkeypatch):
-    plain = Session.plain
-    monkeypatch.setattr(Session, "plain", lambda self, ids, asked: plain(self, ids, replace(asked, constraint=None)))
-    code, out, _ = specdec(*arguments, "--regex", "[5-9]{9}", "--json", "--temp", "0")
-    assert code == 1 and json.loads(out)["diverged"] == 1

@@ -143,10 +143,12 @@ def test_k_drafter_and_draft_context_are_written_together(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "context", "own"),
-    [(("-p", "demo"), 1024, True), (("-p", "demo", "--draft-context", "33"), 33, False), (("-p", "mine"), 64, True)],
+    [(("-p", "demo"), 1024, True), (("-p", "demo"), 33, False), (("-p", "mine"), 64, True)],
 )
 def test_a_bench_records_the_draft_context_in_effect(specdec, monkeypatch, arguments, context, own):
     seen = []
+    if not own:
+        monkeypatch.setenv("SPECDEC_DRAFT_CONTEXT", str(context))
 
     def load_machine(request, cancelled, tell, report):
         seen.append(request.settings)

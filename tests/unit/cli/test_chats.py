@@ -188,9 +188,9 @@ def test_c_passes_over_a_damaged_chat_with_a_line_and_begins_anew_without_anothe
 def test_what_is_saved_elsewhere_or_not_to_be_kept_is_not_kept(talk, specdec, monkeypatch, tmp_path):
     talk("--save", tmp_path / "talk.jsonl")
     talk("--resume", tmp_path / "talk.jsonl")
-    talk("--no-keep")
+    talk("--private")
     talk("-q")
-    monkeypatch.setenv("SPECDEC_NO_KEEP", "1")
+    monkeypatch.setenv("SPECDEC_PRIVATE", "1")
     assert TOLD not in talk()[1] and not kept_folder().exists()
     assert len(said(tmp_path / "talk.jsonl")) == 2
 

@@ -1,4 +1,4 @@
-"""`--head-from`: a head out of the target's original repository, over a real Hub on loopback, as real processes."""
+"""`pairs add --head-from`: a head out of the original repository, over a real Hub on loopback, as real processes."""
 
 from __future__ import annotations
 
@@ -46,10 +46,13 @@ def world(tmp_path, target):
     with HubServer() as hub:
         hub.commit(TARGET, target)
         hub.commit(ORIGINAL, original())
-        yield World(hub, tmp_path)
+        world = World(hub, tmp_path)
+        assert world(*ADD, "--head-from", ORIGINAL).code == 0
+        yield world
 
 
-PULL = ("pull", "--target", TARGET, "--head-from", ORIGINAL)
+ADD = ("pairs", "add", "counting", "--yes", "--target", TARGET)
+PULL = ("pull", "counting")
 
 
 def kept(world):
@@ -81,17 +84,17 @@ def test_pull_takes_the_head_and_nothing_else_and_run_draft_name_it(world):
     assert f'head_from = "{ORIGINAL}"' in text and "draft" not in text
     world.hub.forget()
     asked = ("--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
-    events = [json.loads(line) for line in world.without_network("run", "-p", "counting-4bit", *asked).out.splitlines()]
+    events = [json.loads(line) for line in world.without_network("run", "-p", "counting", *asked).out.splitlines()]
     assert events[0]["drafter"] == "mtp" and events[-1]["stats"]["draft_acceptance_rate"] > 0.8
     again = world(*PULL)
     assert again.code == 0 and f"the head of {ORIGINAL} is here" in again.err
     assert sum(world.hub.fetched().get(name, 0) for name in SHARDS) <= sum(header_bytes(files[n]) for n in SHARDS)
-    gone = world("rm", "counting-4bit", "--yes")
+    gone = world("rm", "counting", "--yes")
     assert gone.code == 0 and f"head:{ORIGINAL}: " in gone.err and list(kept(world).iterdir()) == []
 
 
 def test_a_changed_commit_brings_the_new_head_and_check_needs_no_tensor(world):
-    assert world("check", "--target", TARGET, "--head-from", ORIGINAL).code == 0
+    assert world("check", "counting").code == 0
     assert not kept(world).exists()
     assert world(*PULL).code == 0
     (before,) = world.hub.repos[ORIGINAL]
@@ -148,28 +151,28 @@ def test_a_head_that_cannot_be_used_is_refused_from_its_headers_and_leaves_nothi
     make, code, words = WRONG[wrong]
     data = make()
     world.hub.commit(ORIGINAL, {"config.json": json.dumps(CONFIG).encode(), "model.safetensors": data})
-    done = world("pull", "--target", TARGET, "--head-from", ORIGINAL)
+    done = world(*PULL)
     message, hint = done.errors()
     assert done.code == code and words in message and hint
     assert world.hub.fetched().get("model.safetensors", 0) <= header_bytes(data)
     assert not kept(world).exists() or list(kept(world).iterdir()) == []
-    assert not world.models.exists() or ORIGINAL not in world.models.read_text()
 
 
 def test_a_head_that_is_not_here_names_the_pull_that_brings_it(world):
     assert world("pull", "--target", TARGET).code == 0
-    done = world("run", "--target", TARGET, "--head-from", ORIGINAL, "hello")
+    done = world("run", "-p", "counting", "hello")
     assert done.code == 3
     assert done.errors() == [
         f"the head of {ORIGINAL} was not extracted yet",
-        f"specdec pull --target ID --head-from {ORIGINAL}",
+        "specdec pull NAME, the pair whose head_from names it",
     ]
 
 
 def test_a_repository_without_a_head_and_two_drafts_at_once_are_refused(world):
-    done = world("pull", "--target", TARGET, "--head-from", TARGET)
+    assert world(*ADD, "--head-from", TARGET).code == 0
+    done = world(*PULL)
     assert done.code == 3 and "holds no MTP head among" in done.errors()[0]
-    done = world("run", "--target", TARGET, "--draft", TARGET, "--head-from", ORIGINAL, "hello")
+    done = world(*ADD, "--draft", TARGET, "--head-from", ORIGINAL)
     assert done.code == 2 and "both name a draft" in done.errors()[0]
 
 
@@ -189,7 +192,7 @@ def test_bench_and_doctor_take_it(world, tmp_path):
     assert world(*PULL).code == 0
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("one two three\nseven eight\n")
-    pair = ("--target", TARGET, "--head-from", ORIGINAL)
+    pair = ("-p", "counting")
     asked = ("-k", "0-1", "--prompts", prompts, "-n", "8", "--raw", "--time-budget", "4s", "--json")
     done = world.without_network("bench", *pair, *asked)
     assert done.code in (0, 130), done.err

@@ -10,8 +10,9 @@ import pexpect
 import pytest
 import typer
 
-from specdec_cli.cli.main import app
-from specdec_cli.cli.table import row_of
+from specdec_cli.cli.help import FIRST
+from specdec_cli.cli.main import PANELS, app
+from specdec_cli.cli.table import SETTINGS, row_of
 
 DOCS = Path(__file__).parents[3] / "specdec_cli/docs"
 KEPT = {key: value for key, value in os.environ.items() if key not in ("PAGER", "LESS", "NO_COLOR", "COLUMNS")}
@@ -36,19 +37,55 @@ def all_of(process):
     return process.before
 
 
-def test_every_document_is_a_topic_with_one_line(specdec):
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_first_screen_has_no_more_than_22_rows_with_the_commands_to_begin_with(specdec, monkeypatch, columns):
+    """`run` and `chat` scrolled off a terminal of 24 rows."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, err = specdec()
+    lines = out.splitlines()
+    assert (code, err) == (0, "") and len(lines) <= 22 and max(map(len, lines)) <= columns
+    named = [name for names in FIRST.values() for name in names]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == named
+    assert lines[-1] == "all commands: specdec help" and specdec("--help") == specdec("-h") == (0, out, "")
+
+
+def test_help_alone_lists_every_command_and_every_document_in_a_line_each(specdec):
     code, out, err = specdec("help")
-    topics = [line.split("\t") for line in out.splitlines()]
     assert (code, err) == (0, "")
+    sections = {part.partition(":\n")[0]: part.splitlines()[1:] for part in out.split("\n\n")}
+    topics = [line.split(None, 1) for line in sections.pop("Topics")]
     assert [topic[0] for topic in topics] == sorted(path.stem for path in DOCS.glob("*.md"))
-    assert all(len(topic) == 2 and topic[1].endswith(".") for topic in topics)
+    assert all(topic[1].endswith(".") for topic in topics) and max(map(len, out.splitlines())) <= 80
+    commands = [line.split()[0] for name in PANELS for line in sections[name]]
+    assert commands == [name for names in PANELS.values() for name in names]
 
 
-@pytest.mark.slow
-def test_on_a_terminal_the_topics_fit_80_columns_and_say_how_to_go_on():
-    lines = all_of(terminal("help", "--plain")).splitlines()
-    assert re.match("bench +Which K, and which draft", lines[0])
-    assert lines[-1].startswith("specdec help TOPIC shows one") and max(map(len, lines)) <= 80
+@pytest.mark.parametrize(
+    ("word", "has"),
+    [
+        ("k", ("-k, --num-draft-tokens N|auto", "Of run, chat, serve, race.", "Of bench.")),
+        ("max-tokens", ("-n, --max-tokens N", "Of run, chat, race, audit.")),
+        ("min-p", ("min_p", "A setting: specdec config set min_p.")),
+        ("stop_repetition", ("stop_repetition", "A setting: ")),
+        ("hostfile", ("--hosts A,B",)),
+    ],
+)
+def test_help_of_an_option_tells_of_it_and_whose_it_is(specdec, word, has):
+    """`there is no topic k`."""
+    code, out, err = specdec("help", word)
+    assert (code, err) == (0, "") and all(words in out for words in has)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("drafting", "specdec help performance tells of it; see also how-it-works and bench"),
+        ("zzzz", "specdec help lists all topics"),
+    ],
+)
+def test_a_word_that_is_no_topic_gets_the_documents_that_tell_of_it(specdec, word, hint):
+    """The nearest of `drafting` was `sampling`."""
+    assert specdec.refused("help", word) == (2, f"there is no topic {word}", hint)
 
 
 def test_a_pipe_gets_the_document_as_it_is(specdec):
@@ -110,6 +147,11 @@ Options:
 Models:
       --target ID                Target: a Hub id or a local folder
       --draft ID                 Draft: a Hub id or a local folder
+      --target-revision REV      Pin the target to a commit
+      --draft-revision REV       Pin the draft to a commit
+      --head-from ID             Draft with the MTP head of ID, its original
+      --adapter FOLDER           LoRA adapter of the target
+      --draft-adapter FOLDER     LoRA adapter of the draft
 
 Drafting:
   -k, --num-draft-tokens N|auto  Tokens drafted per round: 0 to 16, or auto
@@ -137,8 +179,11 @@ Models:
       --draft-revision REV
         Pin the draft to a commit
       --head-from ID
-        Draft with the MTP head out of ID, the target's original repository
-        [env: SPECDEC_HEAD_FROM]
+        Draft with the MTP head of ID, its original
+      --adapter FOLDER
+        LoRA adapter of the target
+      --draft-adapter FOLDER
+        LoRA adapter of the draft
 
 Drafting:
   -k, --num-draft-tokens N|auto
@@ -172,18 +217,38 @@ def test_both_spellings_print_the_same_at_most_60_lines_with_the_network_last(sp
     assert len(lines) <= 60 and max(map(len, lines)) <= 80
     headings = [line for line in lines if re.fullmatch(r"\w+:", line)]
     assert "Network:" not in headings or headings[-1] == "Network:"
-    assert not HELPS[name][1].params or lines[-1].startswith(f"specdec help {name or 'COMMAND'}: every option")
+    assert not HELPS[name][1].params or not name or lines[-1].startswith(f"specdec help {name}: every option")
 
 
 @pytest.mark.parametrize("name", list(HELPS)[1:])
 def test_help_of_a_command_has_every_option_its_default_its_variable_and_the_examples(specdec, name):
     path, command = HELPS[name]
     out = specdec("help", *path)[1]
-    for parameter in command.params:
-        row = row_of(command.name, parameter.name)
+    for row in (row_of(command.name, parameter.name) for parameter in command.params):
+        if row.setting:
+            assert f"      {row.spelled}" not in out
+            continue
         assert re.search(rf"^ +{re.escape(row.spelled)}(  +\w.*)?$", out, re.M)
         assert (row.default in out and f"[env: {row.variable}]" in out) or not row.variable
     assert all(f"  {example}\n" in out for example in (command.epilog or "").splitlines())
+
+
+# Options that a person meets at once with -h, and all of them: `specdec help COMMAND`.
+MOST = {"run": 18, "chat": 20, "race": 16, "serve": 16, "audit": 16, "bench": 16}
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_help_is_short_enough_to_be_read(specdec, name):
+    """`run -h` had 32 options, and `help run` 52."""
+    short, whole = specdec(name, "-h")[1], specdec("help", name)[1].partition("## Every option")
+    option = re.compile(r"^ +-.*", re.M)
+    assert len(option.findall(short)) <= MOST[name] and len(option.findall(whole[2] or whole[0])) <= 35
+
+
+def test_help_of_config_set_has_the_settings_that_are_no_option(specdec):
+    out = specdec("help", "config", "set")[1]
+    for row in (row for row in SETTINGS.values() if row.setting):
+        assert f"  {row.name}\n        {row.help[:40]}" in out and f"[env: {row.variable}]" in out
 
 
 def test_a_command_that_is_a_topic_too_is_the_document_and_then_its_options(specdec):

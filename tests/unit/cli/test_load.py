@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from specdec_cli.cli.load import choose_named, introduce_demo, load_session, specify
-from specdec_cli.cli.options import ModelOptions, PairOptions
+from specdec_cli.cli.load import introduce_demo, load_session, specify
+from specdec_cli.cli.options import ModelOptions
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, UsageError
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.pairs.registry import packaged_file, read_registry
@@ -31,13 +31,13 @@ def models(tiny_pair):
 
 
 def test_a_pair_by_name_and_by_its_models(models):
-    assert choose_named("demo", PairOptions(), here=True).pair.name == "demo"
-    found = choose_named(None, models, here=True).pair
+    assert specify(ModelOptions(pair="demo")).pair.name == "demo"
+    found = specify(models).pair
     assert (found.target, found.draft) == (models.target, models.draft)
     with pytest.raises(NotAvailable, match="no pair named dmeo"):
-        choose_named("dmeo", PairOptions(), here=True)
+        specify(ModelOptions(pair="dmeo"))
     with pytest.raises(UsageError, match="both name a target"):
-        choose_named("demo", models, here=True)
+        specify(replace(models, pair="demo"))
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_hub_id_in_place_of_a_pairs_name_is_a_target(specdec):
 def test_a_pair_of_that_name_comes_before_a_folder(tmp_path, monkeypatch):
     (tmp_path / "demo").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert choose_named("demo", PairOptions(), here=True).pair.target == "specdec:demo/target"
+    assert specify(ModelOptions(pair="demo")).pair.target == "specdec:demo/target"
 
 
 def test_the_demo_is_introduced_in_one_line_where_stderr_may_hold_more_than_errors(capsys):

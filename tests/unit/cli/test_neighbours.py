@@ -206,7 +206,7 @@ def test_a_model_of_ollama_is_refused_by_its_name_there(specdec, tmp_path):
 def test_an_address_of_another_revision_is_not_taken_for_main(specdec):
     code, message, hint = specdec.refused("check", "--target", "https://huggingface.co/org/model/tree/v2")
     assert (code, message) == (2, "the address of org/model has the revision v2")
-    assert hint.endswith("--target org/model --target-revision v2")
+    assert hint == "specdec pairs add NAME --target org/model --target-revision COMMIT pins one"
 
 
 # Their commands: ten of each program, as its users type them. Beside each, what it becomes, or the hint.

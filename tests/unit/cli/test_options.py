@@ -1,5 +1,6 @@
 """The table of options: what every command takes, groups, SPECDEC_* as defaults, and completion in the shell."""
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,10 @@ class Kept:
     """Two options."""
 
     force: bool = False
-    slots: int = 3
+    parallel: int = 3
 
 
-MANY = Kept(slots=9)
+MANY = Kept(parallel=9)
 
 
 @grouped
@@ -59,10 +60,10 @@ def read(kind, *arguments, **environment):
 
 
 def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
-    assert invoke(command).output == "Kept(force=False, slots=3) x\n"
-    assert invoke(command, "--slots", "5", "--force", "-s", "y").output == "Kept(force=True, slots=5) y\n"
-    assert invoke(command, SPECDEC_SLOTS="7").output == "Kept(force=False, slots=7) x\n"
-    assert invoke(deep).output == "Kept(force=False, slots=9)\n"
+    assert invoke(command).output == "Kept(force=False, parallel=3) x\n"
+    assert invoke(command, "--parallel", "5", "--force", "-s", "y").output == "Kept(force=True, parallel=5) y\n"
+    assert invoke(command, SPECDEC_PARALLEL="7").output == "Kept(force=False, parallel=7) x\n"
+    assert invoke(deep).output == "Kept(force=False, parallel=9)\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ def test_an_option_is_one_row_and_one_field(monkeypatch):
 )
 def test_every_command_keeps_its_own_defaults(name, max_tokens):
     options = {parameter.name: parameter for parameter in typer.main.get_command(main.app).commands[name].params}
-    assert {"target", "draft", "target_revision", "draft_revision", "offline"} <= options.keys()
+    assert {"target", "draft", "offline"} <= options.keys()
     assert max_tokens is None or options["max_tokens"].default == max_tokens
 
 
@@ -127,13 +128,15 @@ def test_every_option_of_every_command_comes_from_the_table_and_every_row_is_of_
 def test_a_help_is_a_line_of_table_and_what_it_adds_are_sentences():
     for row in ROWS.values():
         assert row.help[0].isupper() and row.help[-1] != "." and (row.more[-1:] or ".") == "."
-        assert len(row.help) <= 47 or row.rare, row.help
+        assert len(row.help) <= 47 or row.rare or row.setting, row.help
 
 
 def test_the_documents_table_of_variables_is_that_of_the_options():
     text = (PACKAGE / "docs/environment.md").read_text("utf-8")
     documented = dict(re.findall(r"^\| `(SPECDEC_\w+)` \| (.+) \|$", text, re.M))
-    spelled = {row.variable: row.flags[-1].split("/")[0] for row in ROWS.values() if row.variable}
+    spelled = {row.variable: "" for row in ROWS.values() if row.variable}
+    for row in (row for row in ROWS.values() if row.variable and not row.of):
+        spelled[row.variable] = row.name if row.setting else row.flags[-1].split("/")[0]
     assert {name: f"`{option}`" for name, option in spelled.items()}.items() <= documented.items()
     known = {*main.OTHERS, *variables()}  # of which none gets a warning
     assert documented.keys() == known and spelled.keys() == variables().keys()
@@ -188,3 +191,115 @@ def completed(specdec, monkeypatch):
 )
 def test_values_complete_in_the_shell(completed, words, found):
     assert completed(words)[0].split() == found
+
+
+# What a command no longer takes. In each: a command that took it, and a word of the answer.
+GONE = {
+    "--target-revision": ("run", "pairs add NAME --target ID --target-revision COMMIT"),
+    "--draft-revision": ("bench", "--draft-revision COMMIT"),
+    "--adapter": ("chat", "pairs add NAME --target ID --adapter FOLDER"),
+    "--draft-adapter": ("serve", "--draft-adapter FOLDER"),
+    "--head-from": ("pull", "--head-from ID"),
+    "--hostfile": ("run", "--hosts A,B"),
+    "--no-keep": ("run", "specdec chat --private"),
+    "--no-history": ("chat", "specdec chat --private"),
+    "--private": ("run", "specdec chat --private"),
+    "--panel-size": ("run", "--no-panel"),
+    "--show-rejected": ("replay", "--rounds"),
+    "--schema": ("bench", "run and chat"),
+    "--regex": ("audit", "run and chat"),
+    "--grammar": ("audit", "run and chat"),
+    "--draft-context": ("run", "config set draft_context N|full, or SPECDEC_DRAFT_CONTEXT=N|full"),
+    "--stop-repetition": ("serve", "config set stop_repetition N"),
+    "--slots": ("serve", "config set slots N"),
+    "--cache-bytes": ("serve", "SPECDEC_CACHE_BYTES=N"),
+    "--on-overflow": ("chat", "config set on_overflow"),
+    "--colour-answer": ("run", "config set colour_answer true"),
+    "--no-colour-answer": ("replay", "config set colour_answer false"),
+    "--min-p": ("run", "SPECDEC_MIN_P=P for one command; or in a request to specdec serve"),
+    "--repetition-penalty": ("race", "config set repetition_penalty X"),
+    "--presence-penalty": ("chat", "config set presence_penalty X"),
+    "--frequency-penalty": ("chat", "config set frequency_penalty X"),
+    "--logit-bias": ("run", "config set logit_bias ID=V"),
+}
+
+
+@pytest.mark.parametrize("option", GONE)
+@pytest.mark.parametrize("value", [[], ["1"], ["=1"]])
+def test_an_old_name_is_answered_with_where_it_went(specdec, option, value):
+    command, words = GONE[option]
+    typed = [option + value[0]] if value == ["=1"] else [option, *value]
+    code, message, hint = specdec.refused(command, *typed)
+    assert (code, message) == (2, f"specdec {command} has no option {option}") and words in hint
+
+
+def test_what_a_command_still_takes_is_no_old_name(specdec):
+    assert "has no option" not in specdec.refused("tune", "--adapter", "a", "--text", "nowhere")[1]
+    assert "has no option" not in specdec.refused("pairs", "add", "x", "--target-revision", "v")[1]
+    assert specdec.refused("run", "--nonsense")[1].startswith("No such option: --nonsense")
+
+
+SET = {
+    "stop_repetition": "12",
+    "draft_context": "33",
+    "min_p": "0.25",
+    "repetition_penalty": "1.5",
+    "presence_penalty": "0.5",
+    "frequency_penalty": "-0.5",
+    "logit_bias": "42=-5 7=2",
+    "colour_answer": "false",
+    "on_overflow": "drop-oldest",
+    "slots": "3",
+    "cache_bytes": "1000",
+    "private": "true",
+}
+
+
+@pytest.mark.parametrize("source", ["config", "preset", "variable"])
+def test_a_setting_that_is_no_option_comes_from_the_config_a_preset_and_its_variable(specdec, monkeypatch, source):
+    assert {row.name for row in ROWS.values() if row.setting} == SET.keys()
+    for name, text in SET.items():
+        if source == "variable":
+            monkeypatch.setenv(f"SPECDEC_{name.upper()}", text)
+        else:
+            key = name if source == "config" else f"presets.mine.{name}"
+            assert specdec("config", "set", key, *text.split())[0] == 0
+    lines = specdec("config", "show", *(["-t", "mine"] if source == "preset" else []))[1].splitlines()
+    shown = {name: (value, said_by) for name, value, said_by in (line.split("\t") for line in lines[1:])}
+    for name, text in SET.items():
+        assert shown[name][0] == text and (name.upper() in shown[name][1]) == (source == "variable")
+
+
+@pytest.mark.parametrize("preset", [(), ("-t", "mine")])
+def test_a_setting_that_is_no_option_changes_the_answer(specdec, preset):
+    """A bias that nothing outweighs: every word is that token. The values in effect are in the first event."""
+    table = "[presets.mine]\n" if preset else ""
+    specdec.config.write_text(f'{table}min_p = 0.25\nlogit_bias = "42=300"\nstop_repetition = 5\n')
+    _, out, _ = specdec("run", "-p", "demo", "--raw", "--json", "-n", "30", *preset, "def f(")
+    start, *_, finish = map(json.loads, out.splitlines())
+    assert start["sampling"]["min_p"] == 0.25 and finish["reason"] == "repetition"
+
+
+WRONG = {
+    "min_p": ("7", "min_p 7 is outside 0 to 1", "SPECDEC_MIN_P=7.0 is outside 0 to 1"),
+    "logit_bias": ("7", "logit_bias 7 is not ID=VALUE", "SPECDEC_LOGIT_BIAS=7 is not ID=VALUE"),
+    "draft_context": ("3", "draft_context 3 is below 8", "SPECDEC_DRAFT_CONTEXT=3 is below 8"),
+    "slots": ("many", 'slots "many" is not a whole number', "SPECDEC_SLOTS=many is not a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_of_a_setting_is_told_without_an_option(specdec, monkeypatch, name):
+    text, of_config, of_variable = WRONG[name]
+    code, message, hint = specdec.refused("config", "set", name, text)
+    assert (code, message) == (2, of_config) and "--" not in hint
+    monkeypatch.setenv(f"SPECDEC_{name.upper()}", text)
+    code, message, hint = specdec.refused(*(["serve"] if name == "slots" else ["run", "-p", "demo", "--raw", "x"]))
+    assert (code, message) == (2, of_variable) and "--" not in hint
+
+
+def test_an_old_key_and_an_old_variable_are_answered_too(specdec, monkeypatch):
+    """Who kept nothing must hear that it is kept now."""
+    assert specdec.refused("config", "set", "no_keep", "true")[2] == "specdec chat --private"
+    monkeypatch.setenv("SPECDEC_NO_KEEP", "1")
+    assert specdec("pairs")[2] == "warning: no option reads SPECDEC_NO_KEEP; specdec chat --private\n"

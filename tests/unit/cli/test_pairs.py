@@ -27,7 +27,7 @@ def test_pairs_shows_figures_and_models_within_80_columns(world):
     assert lines[2] == "      specdec:demo/target + specdec:demo/draft"
     assert re.fullmatch(r"  demo-hybrid +[56]\.\d MB  K \d", lines[3])
     assert lines[4:7] == ["      specdec:demo/hybrid, its own head", "", "to download: specdec pull NAME"]
-    assert re.fullmatch(r"  tiny +–  K auto  yours, unverified", lines[7])
+    assert re.fullmatch(r"  tiny +–  K auto  yours", lines[7])
     assert lines[8] == "      org/big + org/small"
     assert "* the default pair: used when you give no --pair" not in lines  # none was chosen
     assert "ids without an organisation are mlx-community/…" in lines
@@ -82,7 +82,6 @@ def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(
     assert (code, out) == (0, "")
     assert err == f"saved pair mine ({specdec.models})\nit is not here yet: specdec pull mine\n"
     assert specdec("pairs", "use", "mine", "--force") == (0, "", "mine is now the default pair\n")
-    assert specdec("pairs", "path") == (0, f"{specdec.models}\n", "")
     mine = load_registry(packaged_file(), specdec.models, specdec.config)
     assert (mine.default_pair, mine.pairs["mine"].draft, mine.pairs["mine"].k) == ("mine", "org/d", 0)
     assert specdec.models.read_text().startswith("# my own words\n")
@@ -199,7 +198,7 @@ def test_a_removed_pair_is_gone_and_so_is_its_place_as_the_default(specdec):
     specdec.models.write_text('# my words\nschema_version = 1\ndefault_pair = "a"\n[pairs.a]\ntarget = "org/t"\n')
     code, message, hint = specdec.refused("pairs", "remove", "a")
     assert (code, hint) == (2, "add --yes to go on without asking")
-    assert message.endswith(f"Take a (org/t without a draft) out of {specdec.models}?")
+    assert message.endswith(f"Remove a (org/t without a draft) from {specdec.models}?")
     assert specdec("pairs", "remove", "a", "--yes") == (
         *(0, ""),
         f"a was removed from {specdec.models}; no model was deleted\n"

@@ -11,7 +11,6 @@ OPTIONS = {
     "--schema": ("run", "-p", "demo", "--raw", "x"),
     "--grammar": ("run", "-p", "demo", "--raw", "x"),
     "--predict": ("run", "-p", "demo", "--raw", "x"),
-    "--hostfile": ("run", "-p", "demo", "--raw", "x"),
     "--prompts": ("bench", "-p", "demo"),
     "--api-key-file": ("serve", "-p", "demo"),
     "--resume": ("chat", "-p", "demo"),

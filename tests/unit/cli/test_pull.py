@@ -87,7 +87,7 @@ def test_what_no_memory_holds_is_refused_before_the_weights_and_so_is_what_no_di
     assert hint.startswith("try without the draft (--drafter none) or a smaller pair (specdec pairs)")
     forced = world("pull", "tiny", "--force")
     assert (forced.code, world.weight_bytes_sent()) == (5, 0)
-    assert f"going on although {message}" in forced.err
+    assert f"continuing although {message}" in forced.err
     assert re.match(
         r"org/big and org/small needs? 10000.0 GB, and the disk of .* has [\d.]+ GB free", forced.errors()[0]
     )

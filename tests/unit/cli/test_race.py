@@ -45,6 +45,15 @@ def test_the_files_are_a_picture_and_a_page(specdec, arguments, tmp_path):
     assert page.read_text("utf-8").startswith("<!doctype html>") and "same text" in page.read_text("utf-8")
 
 
+def test_the_files_are_events_and_figures_too(specdec, arguments, tmp_path):
+    """`known: .svg, .html`, where a bench takes five endings."""
+    events, figures = tmp_path / "r.JSON", tmp_path / "r.md"
+    code, out, _ = specdec(*arguments, "--json", "--export", events, "--export", figures)
+    assert code == 0 and json.loads(events.read_text()) == [json.loads(line) for line in out.splitlines()]
+    text = figures.read_text("utf-8")
+    assert text.startswith("## specdec race: ") and "same text" in text and "\ndrafted " in text
+
+
 @pytest.mark.parametrize("file", ["race.png", "race", "missing/race.svg"])
 def test_another_kind_of_file_is_refused_before_any_model_is_loaded(specdec, tmp_path, file):
     code, message, _ = specdec.refused("race", "--export", tmp_path / file, "--target", tmp_path / "none", "x")

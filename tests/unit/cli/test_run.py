@@ -50,14 +50,15 @@ def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone
     lone = ["--raw", "def read_lines(path):"] if command == "run" else []
     given = {"stdin": b"" if lone else b"def read_lines(path):\n"}
     events = [json.loads(line) for line in specdec(*words, "--json", *lone, **given)[1].splitlines()]
-    code, out, err = specdec(*words, "--rounds", "--show-rejected", *lone, **given)
+    code, out, err = specdec(*words, "--rounds", *lone, **given)
     assert (code, out) == (0, events[-1]["text"] + "\n")
     rounds = [event for event in events if event["event"] == "round"]
     assert len(rounds) > 3 and any(len(done["draft"]) > done["accepted"] for done in rounds)
     for done, line in zip(rounds, err.splitlines(), strict=True):
         marks = ["✓"] * done["accepted"] + ["✗"] + ["·"] * len(done["draft"])
+        own = "–" if not done["draft"] else "★" if done["accepted"] == len(done["draft"]) else "↳"
         shown = [mark + visible(piece) for mark, piece in zip(marks, done["pieces"], strict=False)]
-        assert line.split()[0] == str(done["index"] + 1) and "↳ " + visible(done["next_piece"]) in line
+        assert line.split()[0] == str(done["index"] + 1) and f"{own} {visible(done['next_piece'])}" in line
         assert " ".join(shown) in line
         assert (f"{done['accepted']} of {len(done['draft'])} " if done["draft"] else "plain ") in line
 

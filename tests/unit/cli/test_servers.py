@@ -14,13 +14,13 @@ import pytest
 from fakes.servers import PARENT, plant
 from specdec_cli.core.errors import NotAvailable
 
-STOP = "specdec ps lists those that do"
+STOP = "specdec ps lists the running ones"
 
 
 def test_nobody_runs(specdec):
-    assert specdec("ps") == (0, "", "no server of specdec runs here: specdec serve --detach starts one\n")
+    assert specdec("ps") == (0, "", "no specdec server is running here: specdec serve --detach starts one\n")
     assert json.loads(specdec("ps", "--json")[1]) == []
-    assert specdec.refused("stop") == (3, "no server of specdec runs here", "specdec serve --detach starts one")
+    assert specdec.refused("stop") == (3, "no specdec server is running here", "specdec serve --detach starts one")
 
 
 def test_those_that_run_are_listed(specdec):
@@ -50,7 +50,7 @@ def test_one_whose_models_are_on_their_way_says_so(specdec):
 
 def test_what_is_to_end_must_be_one_that_runs_and_one_alone(specdec):
     with plant(), plant(pid=1, port=2):
-        assert specdec.refused("stop", "none") == (3, "no server none runs here", STOP)
+        assert specdec.refused("stop", "none") == (3, "no server none is running here", STOP)
         code, message, hint = specdec.refused("stop")
         assert (code, message) == (2, "2 servers match") and "--all" in hint and "pid" in hint
         assert specdec.refused("stop", "tiny")[:2] == (2, "2 servers match")

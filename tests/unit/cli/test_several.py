@@ -4,10 +4,10 @@ import pytest
 
 
 @pytest.mark.parametrize("command", ["bench", "serve", "race", "tune"])
-@pytest.mark.parametrize("options", [["--hostfile=two.json"], ["--hostfile", "two.json"]])
-def test_what_runs_on_one_machine_refuses_a_hostfile_by_name(command, options, specdec):
+@pytest.mark.parametrize("options", [["--hosts=a,b"], ["--hosts", "a,b"]])
+def test_what_runs_on_one_machine_refuses_hosts_by_name(command, options, specdec):
     code, message, hint = specdec.refused(command, *options)
-    assert (code, message) == (2, f"specdec {command} runs on one machine, and --hostfile two.json names several")
+    assert (code, message) == (2, f"specdec {command} runs on one machine, and --hosts a,b names several")
     assert hint == "run, chat and audit share a target: specdec help several-machines"
 
 

@@ -73,7 +73,7 @@ def test_a_shape_that_no_answer_can_have_is_refused_before_the_models_are_looked
     specdec, files, monkeypatch, options, said, hint
 ):
     monkeypatch.chdir(files)
-    for command in ("run", "chat", *(() if "--stop" in options else ("bench",))):
+    for command in ("run", "chat"):
         prompt = ("Hi",) if command == "run" else ()
         code, message, way = specdec.refused(command, "--target", "/nowhere/at/all", *prompt, *options)
         assert code == 2 and said in message and hint in way

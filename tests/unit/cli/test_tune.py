@@ -70,7 +70,7 @@ def trained(monkeypatch):
     def run(self, parts):
         (self._folder / training.BEST).mkdir(mode=0o700)
         self._student.save(self._folder / training.BEST)
-        return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="its time was over")
+        return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="the time was up")
 
     monkeypatch.setattr(training.Training, "run", run)
     return lambda refusal: monkeypatch.setattr(Judgement, "refusal", refusal)
@@ -80,8 +80,8 @@ def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pai
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
     (tmp_path / "short").mkdir()
     (tmp_path / "short/a.txt").write_text("a")
-    more = "name more: specdec tune --text FOLDER --text FILE …"
-    assert specdec.refused("tune") == (2, "there is no text to tune on", more)
+    some = "name some: specdec tune --text FOLDER --text FILE …, or your chats: --chats"
+    assert specdec.refused("tune") == (2, "there is no text to tune on", some)
     assert specdec.refused("tune", "--chats", "--text", text)[:2] == (2, "--text and --chats were both given")
     code, message, hint = specdec.refused("tune", "--text", tmp_path / "gone")
     assert (code, message, hint) == (2, f"--text {tmp_path}/gone does not exist", "name files, or folders of them")
@@ -159,11 +159,15 @@ def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text
 
 
 @pytest.mark.slow
-def test_without_write_it_names_the_option_that_uses_it(specdec, text, models, trained):
+def test_without_write_it_names_the_command_that_lists_it(specdec, text, models, trained):
     trained("")
     _, _, err = specdec("tune", *models, "--text", text)
     place = tuned_folder() / "target-tuned"
-    assert f"--draft-adapter {place} 'your prompt'" in err and place.is_dir() and not user_file().exists()
+    assert (
+        f"pairs add target-tuned --target {models[1]} --draft {models[3]} --draft-adapter {place}" in err
+        and place.is_dir()
+        and not user_file().exists()
+    )
 
 
 @pytest.mark.slow
@@ -240,7 +244,7 @@ def test_an_adapter_of_the_target_is_named_beside_what_was_tuned_and_bound_to_it
     shutil.move(tuned_folder() / "first", own)
     tuned = "tune", *models, "--adapter", own, "--text", text, "--out"
     _, _, err = specdec(*tuned, "second")
-    assert f"--adapter '{own}' --draft-adapter {tuned_folder() / 'second'} 'your prompt'" in err
+    assert f"--adapter '{own}' --draft {models[3]} --draft-adapter {tuned_folder() / 'second'}" in err
     assert specdec(*tuned, "mine", "--write")[0] == 0
     pair = load_registry(packaged_file(), user_file()).pairs["mine"]
     assert (pair.target_adapter, pair.draft_adapter) == (str(own), str(tuned_folder() / "mine"))

@@ -25,7 +25,7 @@ def test_every_kind_of_damage_is_the_same_error_with_its_reason(data, reason):
 
 @pytest.mark.parametrize(("data", "kind"), [("[]", "a list"), ("null", "null"), ('"a"', "a text"), ("1.5", "a number")])
 def test_another_kind_of_value_is_named(data, kind):
-    with pytest.raises(NotJson, match=f"it holds {kind}, and an object is expected"):
+    with pytest.raises(NotJson, match=f"it holds {kind}, but an object is expected"):
         parse_object(data)
 
 
@@ -38,7 +38,7 @@ def test_a_file_of_our_own_is_empty_where_it_is_damaged_missing_or_a_folder(tmp_
 
 @pytest.mark.parametrize("value", ["abc", -1, True, 2.5])
 def test_what_is_no_whole_number_is_refused_with_key_and_value(value):
-    with pytest.raises(NotJson, match=r"size is .*, and a whole number is expected"):
+    with pytest.raises(NotJson, match=r"size is .*, but a whole number is expected"):
         whole({"size": value}, "size", 7)
 
 

@@ -64,7 +64,7 @@ def changed(event, **values):
         (changed(ROUNDS[1], verify_seconds=None), "round event, verify_seconds"),
         (changed(finish(), stats=finish().stats | {"target_passes": None}), "finish event: target_passes is null"),
         (changed(finish(), stats=finish().stats | {"acceptance_per_position": ["x"]}), "acceptance_per_position"),
-        (changed(START, schema=2), "trace schema 2, and this specdec reads 1"),
+        (changed(START, schema=2), "trace schema 2, but this specdec reads 1"),
     ],
 )
 def test_a_damaged_line_is_named_by_its_number(tmp_path, row, told):

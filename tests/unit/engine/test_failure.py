@@ -140,6 +140,6 @@ def test_a_target_that_computes_no_numbers_is_refused_before_a_token(tmp_path, v
     """It answered with id 0 until the end of the reply, and exit 0."""
     target, draft = spoiled(tiny_folder(tmp_path / "t"), value), tiny_folder(tmp_path / "d")
     session = _session(target, draft)
-    with pytest.raises(NotFinite, match=r"the target .*t computes values that are no numbers") as caught:
+    with pytest.raises(NotFinite, match=r"the target .*t computes values that are not numbers") as caught:
         list(session.reply([5, 6, 7], Request(max_tokens=8, k=k)))
     assert caught.value.exit_code == 3 and session.slot.target.length == 0

@@ -84,7 +84,7 @@ def test_a_digest_goes_on_where_the_last_message_ended(monkeypatch):
 
 def test_the_end_of_a_reply_is_refused_where_contexts_differ(monkeypatch):
     decisions = SharedDecisions(group(0, lambda values: values + 1, monkeypatch), [5, 6], lambda: False)
-    with pytest.raises(SpecdecError, match="different words after 2 tokens"):
+    with pytest.raises(SpecdecError, match="different tokens after 2 tokens"):
         decisions.flag(True)
 
 

@@ -54,7 +54,7 @@ def test_a_model_that_is_not_here_names_the_pull(cache):
     place(cache)
     assert refusal(NAME, "v1") == (
         f"{NAME} at revision v1 is neither a folder here nor in the model cache",
-        f"{PULL} --target-revision v1",
+        "specdec pull NAME, the pair that pins this revision",
     )
 
 
@@ -76,7 +76,7 @@ def test_the_only_whole_snapshot_is_found_without_a_branch_and_of_several_each_i
         shutil.copytree(snapshot, other, symlinks=True)
         message, hint = refusal(NAME)
         assert message.startswith(f"{NAME} is here at 2 commits") and "ffffffffffff" in message
-        assert hint.startswith("name one: --target-revision ")
+        assert hint.startswith(f"name one: specdec pairs add NAME --target {NAME} --target-revision ")
 
 
 def test_an_index_of_which_nothing_is_here_beside_other_weights_asks_for_nothing(cache):

@@ -44,7 +44,7 @@ def test_after_kill_9_in_mid_file_the_half_is_refused_and_the_next_pull_complete
     )
     assert ask(server, home, f"result = hub.locate('org/tiny', '{commit}').name") == partly(
         f"1 file missing, first {TWO}",
-        f"specdec pull --target {NAME} --target-revision {commit}",
+        "specdec pull NAME, the pair that pins this revision",
     )
     server.forget()
     assert ask(server, home, PULL) == commit

@@ -31,7 +31,7 @@ REFUSALS = [
     ),
     (429, {}, LIMITED, "wait a few minutes; hf auth login raises the limit"),
     (429, {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}, LIMITED, "wait 55 s"),
-    (503, {}, TROUBLE, "try later, {url} is not well now"),
+    (503, {}, TROUBLE, "try later, {url} has problems right now"),
     (418, {}, "the Hub answers 418 for {name}: Client error '418 I'm a Teapot' for url '{api}'", "look at {page}"),
 ]
 

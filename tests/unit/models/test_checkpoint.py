@@ -109,9 +109,9 @@ def test_every_damaged_json_file_is_named(folder, file, content):
 
 ILL_TYPED = {
     "model_type": (5, "names no model_type"),
-    "architectures": ("Qwen", 'architectures is "Qwen", and a list is expected'),
-    "text_config": ("x", 'text_config is "x", and an object is expected'),
-    "quantization": ([4], r"quantization is \[4\], and an object is expected"),
+    "architectures": ("Qwen", 'architectures is "Qwen", but a list is expected'),
+    "text_config": ("x", 'text_config is "x", but an object is expected'),
+    "quantization": ([4], r"quantization is \[4\], but an object is expected"),
 }
 
 

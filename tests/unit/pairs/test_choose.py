@@ -71,11 +71,11 @@ def test_no_draft_is_looked_for_when_none_is_wanted(home):
 def test_a_draft_beside_a_pairs_name_takes_the_place_of_its_draft(monkeypatch, tmp_path):
     """It was an error: the pair had to be spelled out by its models."""
     monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
-    found = choose("demo", None, "org/other", draft_revision="v2")
+    found = choose("demo", None, "org/other")
     assert (found.pair.target, found.pair.draft, found.pair.draft_revision) == (
         "specdec:demo/target",
         "org/other",
-        "v2",
+        None,
     )
     assert (found.pair.k, found.pair.draft_bytes, found.drafter) == ("auto", None, DEFAULT_DRAFTER)
     assert found.pair.run_command.startswith("specdec run --target specdec:demo/target --draft org/other ")
@@ -83,18 +83,22 @@ def test_a_draft_beside_a_pairs_name_takes_the_place_of_its_draft(monkeypatch, t
         choose(None, None, "org/other")
 
 
-def test_a_revision_on_the_command_line_beats_the_one_in_models_toml(monkeypatch, tmp_path):
+def test_a_command_names_the_pair_where_only_a_pair_can_say_it(monkeypatch, tmp_path):
+    """A revision, an adapter and a head have no option: beside another draft they come from the pair."""
     t1, d1 = "1" * 40, "d" * 40
     models = tmp_path / "models.toml"
     models.write_text(
-        'schema_version = 1\ndefault_pair = "pinned"\n'
-        f'[pairs.pinned]\ntarget = "org/big"\ntarget_revision = "{t1}"\ndraft = "org/small"\ndraft_revision = "{d1}"\n'
+        f'schema_version = 1\n[pairs.pinned]\ntarget = "org/big"\ntarget_revision = "{t1}"\ndraft = "org/small"\n'
+        f'draft_revision = "{d1}"\n[pairs.headed]\ntarget = "org/t"\nhead_from = "org/o"\n'
     )
     monkeypatch.setenv("SPECDEC_MODELS", str(models))
-    for name in ("pinned", None):
-        for asked, meant in (((None, None), (t1, d1)), (("t2", None), ("t2", d1)), (("t2", "d2"), ("t2", "d2"))):
-            pair = choose(name, None, None, *asked).pair
-            assert (pair.target_revision, pair.draft_revision) == meant
+    both, other = choose("pinned", None, None).pair, choose("pinned", None, "org/other").pair
+    assert (both.target_revision, both.draft_revision) == (t1, d1)
+    assert (other.target_revision, other.draft_revision) == (t1, None)
+    assert other.options == ["-p", "pinned", "--draft", "org/other"]
+    for target in ("org/big", "org/t"):
+        found = choose(None, target, None).pair
+        assert found.draft and found.options == ["--target", target] and choose(None, target, None).pair == found
 
 
 def test_a_target_alone_takes_all_that_its_listed_pair_says(monkeypatch, tmp_path):

@@ -186,7 +186,8 @@ def test_a_draft_and_a_head_to_draft_with_are_refused_at_the_line_of_the_head(tm
 )
 def test_a_command_names_the_draft_by_the_option_that_it_came_from(draft, options):
     pair = Pair("t", "org/t", draft)
-    assert pair.options == ["--target", "org/t", *options]
+    assert pair.stored == ["--target", "org/t", *options]
+    assert pair.options == ([*pair.stored] if "--head-from" not in options else ["--target", "org/t"])
     assert pair.run_command == f"specdec run {shlex.join(pair.options)} 'your prompt'"
     assert Pair("t", "org/t", draft, source="yours").run_command == "specdec run -p t 'your prompt'"
 
@@ -197,14 +198,15 @@ def test_a_models_id_where_only_a_pair_will_do_gets_the_command_that_makes_a_pai
     assert caught.value.hint == "specdec pull org/model makes a pair of it"
 
 
-def test_a_pair_names_its_adapters_and_an_option_takes_their_place(tmp_path, monkeypatch):
+def test_a_pair_names_its_adapters_and_the_option_of_tune_takes_the_targets_place(tmp_path, monkeypatch):
     """Another draft has none of its adapter, and neither has a pair of other models under the same name."""
     users, mine = tmp_path / "models.toml", Pair("mine", "t", "d", target_adapter="/a", draft_adapter="/b")
     add_pair(users, mine)
     found = read_registry(users, "yours").pairs["mine"]
     assert (found.target_adapter, found.draft_adapter) == ("/a", "/b")
-    kept, other = (PairSpec(found).adapted(*names).pair for names in ((None, None), (None, "/c")))
-    assert (kept.draft_adapter, other.target_adapter, other.draft_adapter) == ("/b", "/a", "/c")
+    kept, other = (PairSpec(found).adapted(name).pair for name in (None, "/c"))
+    assert (kept.target_adapter, other.target_adapter, other.draft_adapter) == ("/a", "/c", "/b")
+    assert found.stored == ["--target", "t", "--adapter", "/a", "--draft", "d", "--draft-adapter", "/b"]
     monkeypatch.setenv("SPECDEC_MODELS", str(users))
     other = choose("mine", None, "/other").pair
     assert (other.target_adapter, other.draft, other.draft_adapter) == ("/a", "/other", None)

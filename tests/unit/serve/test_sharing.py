@@ -135,7 +135,7 @@ def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, mo
     monkeypatch.setattr(Seat, "put", spoiling)
     jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
     ends = [client.end for client in together(desk, jobs)]
-    assert sum(isinstance(end, Failure) and "no numbers" in end.message for end in ends) == 1
+    assert sum(isinstance(end, Failure) and "not numbers" in end.message for end in ends) == 1
     assert all(end.tokens == alone(pair, one) for end, one in zip(ends, jobs, strict=True) if isinstance(end, Finish))
 
 

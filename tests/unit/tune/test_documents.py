@@ -84,7 +84,7 @@ def test_folders_give_their_texts_and_files_must_be_text(tmp_path):
         (tmp_path / name).write_bytes(data)
     told = []
     assert list(read_texts([tmp_path], told.append).values()) == ["one", "zwei"]
-    assert told == ["1 file left out: no UTF-8 text, or not to be read"]
+    assert told == ["1 file left out: not UTF-8 text, or unreadable"]
     with pytest.raises(UsageError, match=r"d.bin is not UTF-8: byte 0xff at 0"):
         read_texts([tmp_path / "d.bin"], told.append)
     with pytest.raises(UsageError, match="nowhere does not exist"):

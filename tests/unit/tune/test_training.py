@@ -146,7 +146,7 @@ def test_the_minutes_hold_whatever_is_left(pair, parts, tmp_path, short):
     now, seen = iter(range(1000)), []
     student = Scripted([1.0] * 99, [0.5 + at for at in range(99)])
     done = run(pair, student, tmp_path, parts, seconds=20, report=seen.append, clock=lambda: float(next(now)))
-    assert done.ended == "its time was over" and (done.looks[-1].step, done.best) == (8, 8)
+    assert done.ended == "the time was up" and (done.looks[-1].step, done.best) == (8, 8)
     assert [one.of for one in seen if one.doing == "listening"] == [8] * 8 and {one.of for one in seen[8:]} == {8}
 
 

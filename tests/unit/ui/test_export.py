@@ -15,7 +15,7 @@ from specdec_cli.core.events import Finish
 from specdec_cli.core.trace import Trace, TraceReply
 from specdec_cli.race.events import RaceStart
 from specdec_cli.ui.export import MEANINGS, answer, trace_picture
-from specdec_cli.ui.race import race_picture
+from specdec_cli.ui.race import race_file
 
 HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>[link=x]{0}"
 SCRIPT = TraceReply(START, PREFILL, ROUNDS, finish())
@@ -32,7 +32,7 @@ def hostile(suffix):
 
 def hostile_race(suffix):
     start = RaceStart(HOSTILE, HOSTILE, False, HOSTILE, 0.1)
-    return race_picture(
+    return race_file(
         scripted(("<script>alert(1)</script>", "\x1b[2J&amp;", "\u202e\ufffe", "]]>日本\n\t"), start=start), suffix
     )
 
@@ -84,8 +84,8 @@ def test_without_the_tokens_that_were_not_said_the_text_is_the_reply():
     text = answer(SCRIPT)
     lost = {place for span in text.spans if "strike" in str(span.style) for place in range(span.start, span.end)}
     kept = "".join(char for place, char in enumerate(text.plain) if place not in lost)
-    assert re.sub("[➜★]|↵(?=\n)", "", kept) == SCRIPT.finish.text.replace("\x1b", "␛")
-    assert "with✗日本·␛[2J➜\topen" in text.plain
+    assert re.sub("[↳★]|↵(?=\n)", "", kept) == SCRIPT.finish.text.replace("\x1b", "␛")
+    assert "with✗日本·␛[2J↳\topen" in text.plain
 
 
 def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
@@ -107,5 +107,5 @@ def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
 
 def test_a_race_s_picture_holds_both_texts_whole_and_the_verdict():
     race = scripted(("def", " f", "()", ":\n"), rounds=40)
-    text = re.sub("<[^>]*>", "", unescape(race_picture(race, ".html")))
+    text = re.sub("<[^>]*>", "", unescape(race_file(race, ".html")))
     assert text.count(" f():") == 80 and "same text ✓" in text and "Fake M9" in text

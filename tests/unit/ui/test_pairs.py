@@ -40,7 +40,7 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
         "      Big + Small\n"
         "\n"
         "to download: specdec pull NAME\n"
-        "  mine           –  K auto  yours, unverified\n"
+        "  mine           –  K auto  yours\n"
         "      org/Alone, no draft\n"
         "  listed      80 B  K auto\n"
         "      org/L, no draft\n"
@@ -53,7 +53,7 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
         "\n"
         "* the default pair: used when you give no --pair\n"
         "ids without an organisation are mlx-community/…\n"
-        "1 of 4 not yet confirmed by the Hub: specdec pairs --online\n"
+        "1 of 4 are unverified: specdec pairs --online asks the Hub\n"
     )
 
 
@@ -62,15 +62,13 @@ def test_what_finds_no_room_beside_the_figures_has_a_line_of_its_own(monkeypatch
     monkeypatch.setenv("COLUMNS", "60")
     listed = PairRow(replace(FAST, verified=False), 4_340_000_000, False, True, False, recommended=True)
     assert drawn(listed).splitlines()[1:4] == [
-        "  fast    4.3 GB  K 4", "      recommended for this machine, unverified, one source", "      Big + Small"
+        "  fast    4.3 GB  K 4", "      recommended for this machine, one source", "      Big + Small"
     ]  # fmt: skip
 
 
 def test_all_of_them_are_shown_on_request_and_estimates_are_marked():
     shown = drawn(*ROWS, every=True)
-    assert (
-        "too large for this machine's memory (16.0 GB)\n  huge    ~41.0 GB  K auto  unverified, one source\n" in shown
-    )
+    assert "too large for this machine's memory (16.0 GB)\n  huge    ~41.0 GB  K auto  one source\n" in shown
     assert "one source: ids seen in a single thread or card" in shown
     assert "~ estimated from the model's name" in shown and "--all" not in shown
 
@@ -117,5 +115,5 @@ def test_what_is_too_large_says_how_much_memory_it_needs():
     """16.5 GB stood under "too large for 25.3 GB"; the stated minimum was not shown."""
     large = replace(HUGE, min_memory_gb=32.0)
     rows = drawn(PairRow(large, 13_800_000_000, False, False, False), every=True).splitlines()
-    assert rows[1].split("  ")[-1] == "needs 32 GB, unverified, one source"
+    assert rows[1].split("  ")[-1] == "needs 32 GB, one source"
     assert "needs" not in drawn(PairRow(large, 13_800_000_000, False, True, False), every=True)

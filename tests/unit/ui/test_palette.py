@@ -1,9 +1,15 @@
-"""Every ink of the pages can be read on paper and on cards, light and dark."""
+"""Every ink of the pages can be read on paper and on cards, and every word of an answer on any terminal."""
 
 import re
 from importlib.resources import files
 
 import pytest
+from rich.style import Style
+
+from specdec_cli.core.fates import Fate
+from specdec_cli.ui import export
+from specdec_cli.ui.panel.answer import ANSWER_STYLES
+from specdec_cli.ui.panel.rounds import STYLES
 
 LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3
 INKS = ("ink", "soft", "green", "red", "grey", "amber", "cyan", "violet")
@@ -30,3 +36,17 @@ def test_every_ink_can_be_read_on_paper_and_on_cards(css):
 
 def test_black_on_white_has_the_contrast_that_the_standard_says():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES, export.STYLES], ids=["answer", "rounds", "picture"])
+@pytest.mark.parametrize("background", ["#ffffff", "#000000"])
+def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, background):
+    """Amber on white had 2.9. A word that is dim would have less than its colour."""
+    found = {key: Style.parse(style) for key, style in styles.items()}
+    assert all(style.color.number >= 16 and not style.dim for style in found.values())
+    ratios = {key: contrast(style.color.get_truecolor().hex, background) for key, style in found.items()}
+    assert {key: ratio for key, ratio in ratios.items() if ratio < LEAST_CONTRAST} == {}
+
+
+def test_a_picture_is_black_and_every_fate_has_a_style():
+    assert export.THEME.background_color.hex == "#000000" and ANSWER_STYLES.keys() == set(Fate)

@@ -48,10 +48,10 @@ def test_a_frame_of_80_columns_says_all_of_it():
 
 
 ROUNDS_80 = """\
-├─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────┤
-│   6  ✓def ✓日本␣ ✓␣x↵                       ↳ ␣␣␣␣return      3 of 3   12 ms │
-│   7  ✓def ✓日本␣ ✓␣x↵                       ↳ ␣␣␣␣return      3 of 3   12 ms │
-│   8  ✓def ✓日本␣ ✓␣x↵                       ↳ ␣␣␣␣return      3 of 3   12 ms │
+├─ ✓ accepted   ✗ rejected   · not judged   ↳ correction   ★ bonus ────────────┤
+│   6  ✓def ✓日本␣ ✓␣x↵                       ★ ␣␣␣␣return      3 of 3   12 ms │
+│   7  ✓def ✓日本␣ ✓␣x↵                       ★ ␣␣␣␣return      3 of 3   12 ms │
+│   8  ✓def ✓日本␣ ✓␣x↵                       ★ ␣␣␣␣return      3 of 3   12 ms │
 ├─ plain decoding ─────────────────────┬─ drafted · guessed · target's own ────┤""".splitlines()
 
 

@@ -48,10 +48,11 @@ def test_a_reply_is_summed_up_in_one_line() -> None:
 
 def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None:
     assert lines(verbose=True)[1:] == [
-        "wrote 14 tokens at 283 tok/s · a round costs 1.0 plain steps (draft 0.2 + verify 0.8) and yields 3.2 tokens"
+        "wrote 14 tokens at 283 tok/s · a round takes the time of 1.0 plain tokens (draft 0.2 + verify 0.8) "
+        "and yields 3.2 tokens"
         " · pays from ≈ 35 % (30–42) accepted"
     ]
-    slower = "a round costs 5.8 plain steps (draft 1.0 + verify 4.8) and yields 3.2 tokens"
+    slower = "a round takes the time of 5.8 plain tokens (draft 1.0 + verify 4.8) and yields 3.2 tokens"
     known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
     assert lines(**known)[1:3] == ["wrote 14 tokens at 283 tok/s", slower]
     assert lines(**known)[3:] == ["pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
@@ -85,8 +86,8 @@ def test_a_narrow_line_leaves_out_its_ends_but_not_why_the_reply_ended() -> None
         ("", COUNTS),
         (UNTRIED, f"{COUNTS} · 14 tokens are too few to try drafting"),
         (
-            "parked: 1.2 tokens a round cost 1.6 plain steps",
-            f"{COUNTS} · parked: 1.2 tokens a round cost 1.6 plain steps",
+            "parked: 1.2 tokens a round, in the time of 1.6 plain ones",
+            f"{COUNTS} · parked: 1.2 tokens a round, in the time of 1.6 plain ones",
         ),
     ],
 )
@@ -102,7 +103,7 @@ def test_a_reply_cut_short_says_why() -> None:
     assert cut[0].endswith(" · the context of 1024 tokens is full")
     assert lines(reason="interrupted")[0].endswith(" · interrupted: the text above is partial")
     assert lines(reason="repetition")[0].endswith(
-        " · stopped: the answer was repeating itself · --stop-repetition 0 goes on"
+        " · stopped: the answer was repeating itself · specdec config set stop_repetition 0 turns this off"
     )
 
 

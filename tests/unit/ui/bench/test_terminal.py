@@ -21,7 +21,7 @@ qwen3-8b · Qwen3-8B-4bit + Qwen3-0.6B-4bit
 Apple M4 Pro · 96 tokens, natural ends · 56 bundled prompts of 7 kinds · 1 min
 59 s
 
- K         tok/s    speed-up             acc. /pass draft    v  TTFT   peak
+ K         tok/s    speed-up │ plain     acc. /pass draft cost  TTFT   peak
  0     50.5 ±0.9       1.00× ━━━━┿                             80 ms 5.0 GB
  1     80.0 ±6.9 1.60 ±0.16× ━━━━┿━━├┤   75 %  1.74  20 % 0.98 80 ms 5.7 GB
 ★2     84.1 ±4.4 1.66 ±0.10× ━━━━┿━━├┤   64 %  2.25  20 % 1.15 79 ms 5.7 GB
@@ -32,15 +32,14 @@ Apple M4 Pro · 96 tokens, natural ends · 56 bundled prompts of 7 kinds · 1 mi
  7    57.5 ±32.5 1.15 ±0.63× ━━━├┿━───┤  41 %  3.74  20 % 2.86 80 ms 5.7 GB
  8    54.5 ±31.2 1.09 ±0.61× ━━├━┿━───┤  36 %  3.77  20 % 3.02 79 ms 5.7 GB
  auto 64.1 ±23.5 1.27 ±0.50× ━━━━┿━━──┤  46 %  2.77  20 %      79 ms 5.7 GB
-± and ├┤: 95 % over prompts (15 measured); v(K+1): a pass of K+1 rows, in plain
-steps; │ plain decoding
+±: the 95 % interval over prompts, of at least 3; 15 were measured
 
 kind  best K     speed-up  accepted
 code       2  1.91 ±0.18×      82 %
 
 result      K 2: 1.66× faster (1.53–1.81), on 15 prompts
-break-even  K 2 costs 1.35 plain steps a round: it pays where more than 27 % of
-            judged tokens are accepted; here 75 % were
+break-even  a round at K 2 takes the time of 1.35 plain tokens: it pays where
+            more than 27 % of judged tokens are accepted; here 75 % were
 rule        the smallest K within noise and 2 % of the fastest; a K is faster if
             its whole 95 % interval is above 1
 machine     on mains, low-power mode off, thermal pressure nominal, load 1.4

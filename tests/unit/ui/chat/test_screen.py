@@ -145,7 +145,7 @@ def coloured(terminal, **screen):
 
 def test_the_answer_is_coloured_as_in_a_run_and_the_thinking_is_not(terminal):
     written = coloured(terminal)
-    assert b"\x1b[32mYes\x1b[0m\x1b[1;38;5;172m it is.\x1b[0m" in written
+    assert b"\x1b[38;5;29mYes\x1b[0m\x1b[1;38;5;98m it is.\x1b[0m" in written
     assert "\x1b[2m┊ Hm\x1b[0m".encode() in written
     assert terminal.lines()[:3] == ["┊ Hm", "", "Yes it is."]
 

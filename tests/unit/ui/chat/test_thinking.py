@@ -49,13 +49,6 @@ def test_the_growing_row_of_thinking_shows_it_or_its_length():
         assert rows.row.plain.startswith("┊ ") and (not hidden or rows.row.plain == expected)
 
 
-def test_a_rejected_word_amid_thinking_is_a_thought_and_hidden_with_it():
-    for hidden, expected in ((False, "┊ Let me [-go-] see"), (True, "┊ thinking… 3 words")):
-        rows = ThinkingRows(TAGS, hidden)
-        found = [*rows.feed("<think>Let me", 60), *rows.insert(" [-go-]", 60), *rows.feed(" see", 60)]
-        assert (found, rows.row.plain) == ([], expected)
-
-
 def test_an_unfinished_thought_is_closed_and_an_answer_without_thinking_is_as_ever():
     assert rows_of(["<think>hm, w"], hidden=False) == "┊ hm, w\n\n"
     assert rows_of(["<think>hm, w"], hidden=True) == "┊ thought for 2 words\n\n"

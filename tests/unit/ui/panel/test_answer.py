@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.core.fates import Fate
-from specdec_cli.ui.panel.answer import AnswerRows, folds
+from specdec_cli.ui.panel.answer import GUESSED, OWN, AnswerRows, folds
 
 A, B = Fate.ACCEPTED, Fate.BONUS
 TEXT = st.text(st.sampled_from("ab cd  日本\n\té́👍x"), max_size=80)
@@ -73,8 +73,6 @@ def test_rows_depend_neither_on_how_the_answer_arrived_nor_on_its_colours(
 def test_each_run_of_tokens_has_the_style_of_its_fate_on_whichever_row_it_is() -> None:
     first, second, third = grown([(A, "one two"), (B, " three"), (None, "?"), (A, " four")], 9)
     assert [row.plain for row in (first, second, third)] == ["one two", "three?", "four"]
-    assert [(span.start, span.end, span.style) for span in first.spans] == [(0, 7, "green")]
-    assert [(span.start, span.end, span.style) for span in second.spans if span.end > span.start] == [
-        (0, 5, "bold color(172)")
-    ]
-    assert {span.style for span in third.spans} == {"green"}
+    assert [(span.start, span.end, span.style) for span in first.spans] == [(0, 7, GUESSED)]
+    assert [(span.start, span.end, span.style) for span in second.spans if span.end > span.start] == [(0, 5, OWN)]
+    assert {span.style for span in third.spans} == {GUESSED}

@@ -14,7 +14,7 @@ from specdec_cli.core.events import Finish, Reading, RoundDone
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.kinds import FORCED
 from specdec_cli.core.stats import Stats
-from specdec_cli.ui.panel.frame import render
+from specdec_cli.ui.panel.frame import LOWEST, render
 from specdec_cli.ui.panel.state import PanelState
 
 GAIN = Gain(1.4, 1.12, 1.71, 0.35, 0.3, 0.42)
@@ -27,30 +27,32 @@ MEASURED = {
     "break_even_acceptance_rate_high": 0.42,
 }
 
+SMALL = LOWEST - 1
+
 
 RUNNING_80 = """\
 ╭─ demo · K 4 · round 4 ──────────────────────────── 1.40× faster (1.12–1.71) ─╮
-│   1                                         ↳ def              plain  9.4 ms │
-│   2  ✓␣read ✓_lines ✓( ✓path                ↳ ):              4 of 4   12 ms │
+│   1                                         – def              plain  9.4 ms │
+│   2  ✓␣read ✓_lines ✓( ✓path                ★ ):              4 of 4   12 ms │
 │   3  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J               ↳ ⇥open           2 of 4   12 ms │
 │   4  ✓( ✓path ✓) ✗↵                         ↳ ␣as             3 of 4   12 ms │
 │                                                                              │
 │                                                                              │
 ├──────────────────────────────────────────────────────────────────────────────┤
 │ accepted 75 % of drafted · by position 100 100 67 33 %             348 tok/s │
-╰─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────╯"""
+╰─ ✓ accepted   ✗ rejected   · not judged   ↳ correction   ★ bonus ────────────╯"""
 
 
 ENDED_80 = """\
 ╭─ demo · K 4 · 14 tokens in 5 passes ────────────── 1.40× faster (1.12–1.71) ─╮
-│   1                                         ↳ def              plain  9.4 ms │
-│   2  ✓␣read ✓_lines ✓( ✓path                ↳ ):              4 of 4   12 ms │
+│   1                                         – def              plain  9.4 ms │
+│   2  ✓␣read ✓_lines ✓( ✓path                ★ ):              4 of 4   12 ms │
 │   3  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J               ↳ ⇥open           2 of 4   12 ms │
 │   4  ✓( ✓path ✓) ✗↵                         ↳ ␣as             3 of 4   12 ms │
 │   5  ✗␣f ·:                                 ↳ ␣handle         0 of 2   12 ms │
 ├──────────────────────────────────────────────────────────────────────────────┤
 │ accepted 64 % of drafted · by position 75 75 67 33 %               283 tok/s │
-╰─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────╯"""
+╰─ ✓ accepted   ✗ rejected   · not judged   ↳ correction   ★ bonus ────────────╯"""
 
 
 ended = st.sampled_from([None, "stop", "length", "interrupted"])
@@ -123,7 +125,7 @@ def test_a_reply_that_is_interrupted_before_its_first_token_says_that_nothing_ca
     """The bug: it asked for the reason of the last round, and there was none."""
     state = PanelState().apply(START).apply(Finish("interrupted", "", (), "", Stats().to_dict()))
     assert render(state, 80, 24).plain.split("\n")[1] == f"│ {'nothing was generated':<76} │"
-    assert render(state, 80, 24, small=True).plain == "nothing was generated"
+    assert render(state, 80, SMALL).plain == "nothing was generated"
 
 
 def test_nothing_is_claimed_where_nothing_was_measured() -> None:
@@ -149,10 +151,10 @@ def test_a_reply_too_short_to_compare_says_so_in_its_title_at_the_end() -> None:
 
 PLAIN_60 = """\
 ╭─ demo · plain decoding · 1 token in 1 pass ──────────────╮
-│   1                           ↳ def        plain  9.4 ms │
+│   1                           – def        plain  9.4 ms │
 ├──────────────────────────────────────────────────────────┤
 │ plain decoding: one token per pass               – tok/s │
-╰─ ↳ the target's word ────────────────────────────────────╯"""
+╰─ – plain ────────────────────────────────────────────────╯"""
 
 
 def test_plain_decoding_shows_the_target_s_words_alone() -> None:
@@ -163,18 +165,18 @@ def test_plain_decoding_shows_the_target_s_words_alone() -> None:
 
 UNDRAFTED_80 = """\
 ╭─ demo · K auto · 5 tokens in 5 passes ───────────────────────────────────────╮
-│   1                                         ↳ x                plain  9.4 ms │
-│   2                                         ↳ x                plain  9.4 ms │
-│   3                                         ↳ x                plain  9.4 ms │
-│   4                                         ↳ x                plain  9.4 ms │
-│   5                                         ↳ x                plain  9.4 ms │
-├─ parked: 1.2 tokens a round cost 1.6 plain steps ────────────────────────────┤
+│   1                                         – x                plain  9.4 ms │
+│   2                                         – x                plain  9.4 ms │
+│   3                                         – x                plain  9.4 ms │
+│   4                                         – x                plain  9.4 ms │
+│   5                                         – x                plain  9.4 ms │
+├─ parked: 1.2 tokens a round, in the time of 1.6 plain ones ──────────────────┤
 │ nothing was drafted                                                106 tok/s │
-╰─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────╯"""
+╰─ ✓ accepted   ✗ rejected   · not judged   ↳ correction   ★ bonus ────────────╯"""
 
 
 def test_an_adaptive_reply_that_never_drafted_says_why() -> None:
-    why = "parked: 1.2 tokens a round cost 1.6 plain steps"
+    why = "parked: 1.2 tokens a round, in the time of 1.6 plain ones"
     plain = tuple(drafted(index, [], 0, "x") for index in range(5))
     plain = tuple(replace(done, round=replace(done.round, why=why)) for done in plain)
     state = folded(plain, replace(START, k="auto"))
@@ -203,7 +205,7 @@ def test_a_lookup_is_named_in_the_title_and_several_drafters_in_their_rows() -> 
 def test_while_a_prompt_is_read_its_share_the_time_and_the_time_left_are_told(read, seconds, told):
     """`512 of 5 010 tokens` stood still for minutes, with no word on how many."""
     state = PanelState().apply(START, 100.0).apply(Reading("target", read, 1234), 100.0 + seconds)
-    assert render(state, 80, 24, small=True).plain == f"reading the prompt, {told}"
+    assert render(state, 80, SMALL).plain == f"reading the prompt, {told}"
 
 
 @pytest.mark.parametrize("drafter", ["model", "none"])
@@ -221,24 +223,24 @@ def test_several_machines_are_in_the_title_and_what_each_holds_below(width, draf
 
 def test_a_small_panel_is_one_line() -> None:
     state = folded(measured(ROUNDS))
-    lines = [render(state, width, 24, small=True).plain for width in (80, 60, 50, 36)]
+    lines = [render(state, width, SMALL).plain for width in (80, 60, 50, 36)]
     assert lines == [
         "demo · K 4 · round 5 · 64 % accepted · 283 tok/s ────── 1.40× faster (1.12–1.71)",
         "demo · 64 % accepted · 283 tok/s ── 1.40× faster (1.12–1.71)",
         "demo · 283 tok/s ──────── 1.40× faster (1.12–1.71)",
         "283 tok/s · 64 % accepted",
     ]
-    unknown = render(folded(ROUNDS), 80, 24, small=True).plain
+    unknown = render(folded(ROUNDS), 80, SMALL).plain
     assert unknown == "demo · K 4 · round 5 · 64 % accepted · 283 tok/s ─────────────── cannot tell yet"
-    assert render(PanelState().apply(START), 80, 24, small=True).plain == "reading the prompt, 1 234 tokens…"
-    assert render(state.apply(ending()), 80, 24, small=True).plain == (
+    assert render(PanelState().apply(START), 80, SMALL).plain == "reading the prompt, 1 234 tokens…"
+    assert render(state.apply(ending()), 80, SMALL).plain == (
         "demo · 64 % accepted · 283 tok/s ────────────────────── 1.40× faster (1.12–1.71)"
     )
 
 
 def test_a_tiny_terminal_gets_that_line_or_nothing() -> None:
     state = folded(measured(ROUNDS))
-    assert render(state, 80, 7).plain == render(state, 80, 24, small=True).plain
+    assert "\n" in render(state, 80, SMALL + 1).plain and "\n" not in render(state, 80, SMALL).plain
     assert render(state, 6, 24).plain == "283 t…"
     assert render(state, 80, 2).plain == ""
 
@@ -251,19 +253,18 @@ def test_a_tiny_terminal_gets_that_line_or_nothing() -> None:
     ended,
     st.sampled_from(["demo", "日本語" * 20, "a\x1b[2Jb\nc"]),
     gains,
-    st.booleans(),
 )
 def test_no_row_is_too_wide_and_no_frame_too_tall(
-    made: list, width: int, height: int, reason: str, name: str, gain: Gain | None, small: bool
+    made: list, width: int, height: int, reason: str, name: str, gain: Gain | None
 ) -> None:
     state = folded(measured(tuple(made), gain), name=name)
     if reason:
         state = state.apply(Finish(reason, "", (), "", {}))
-    shown = render(state, width, height, small).plain
+    shown = render(state, width, height).plain
     assert all(cell_len(row) <= width for row in shown.split("\n"))
     assert shown == "" or shown.count("\n") + 1 <= max(1, height - 2)
     assert "\x1b" not in shown
-    if width >= 56 and height >= 8 and not small:
+    if width >= 56 and height >= 8:
         assert len({cell_len(row) for row in shown.split("\n")}) == 1
 
 

@@ -24,14 +24,14 @@ FINAL = """\
 def read_lines(path):
     with        open(path) as handle
 ╭─ demo · K 4 · 14 tokens in 5 passes ────────────── 3.39× faster (3.08–3.73) ─╮
-│   1                                         ↳ def              plain  9.4 ms │
-│   2  ✓␣read ✓_lines ✓( ✓path                ↳ ):              4 of 4   12 ms │
+│   1                                         – def              plain  9.4 ms │
+│   2  ✓␣read ✓_lines ✓( ✓path                ★ ):              4 of 4   12 ms │
 │   3  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J               ↳ ⇥open           2 of 4   12 ms │
 │   4  ✓( ✓path ✓) ✗↵                         ↳ ␣as             3 of 4   12 ms │
 │   5  ✗␣f ·:                                 ↳ ␣handle         0 of 2   12 ms │
 ├──────────────────────────────────────────────────────────────────────────────┤
 │ accepted 64 % of drafted · by position 75 75 67 33 %               283 tok/s │
-╰─ ✓ accepted   ✗ rejected   · not judged   ↳ the target's word ───────────────╯""".splitlines()
+╰─ ✓ accepted   ✗ rejected   · not judged   ↳ correction   ★ bonus ────────────╯""".splitlines()
 
 
 class Ticking:
@@ -228,7 +228,7 @@ def colours(terminal: Terminal, row: int) -> list[tuple[str, str]]:
     """The row's runs of one colour; bold is told by a capital."""
     runs: list[tuple[str, str]] = []
     for char, colour, bold in cells(terminal, row):
-        name = {"default": "plain", "green": "green", "d78700": "amber"}[colour]
+        name = {"default": "plain", "00875f": "green", "875fd7": "violet"}[colour]
         name = name.upper() if bold else name
         if runs and runs[-1][1] == name:
             runs[-1] = (runs[-1][0] + char, name)
@@ -237,15 +237,15 @@ def colours(terminal: Terminal, row: int) -> list[tuple[str, str]]:
     return runs
 
 
-def test_the_answer_is_green_where_the_draft_was_right_and_bold_amber_where_the_target_wrote(
+def test_the_answer_is_green_where_the_draft_was_right_and_bold_violet_where_the_target_wrote(
     terminal: Terminal,
 ) -> None:
     display = panel(terminal)
     play(display, [START, PREFILL, *ROUNDS[:4]])
-    assert colours(terminal, 0) == [("def", "plain"), (" read_lines(path", "green"), ("):", "AMBER")]
-    growing = [("    with", "green"), ("        open", "AMBER"), ("(path)", "green"), (" as", "AMBER")]
+    assert colours(terminal, 0) == [("def", "plain"), (" read_lines(path", "green"), ("):", "VIOLET")]
+    growing = [("    with", "green"), ("        open", "VIOLET"), ("(path)", "green"), (" as", "VIOLET")]
     assert colours(terminal, 1) == growing
     play(display, [*ROUNDS[4:], finish()])
     display.close()
     assert terminal.lines() == FINAL
-    assert colours(terminal, 1) == [*growing[:3], (" as handle", "AMBER")]
+    assert colours(terminal, 1) == [*growing[:3], (" as handle", "VIOLET")]

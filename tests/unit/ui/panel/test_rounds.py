@@ -16,8 +16,8 @@ from specdec_cli.ui.panel.rounds import RoundRows, round_rows
 from specdec_cli.ui.panel.state import KEPT_ROUNDS
 
 EVERY_FATE = """\
-  1                                           ↳ def                plain  9.4 ms
-  2  ✓␣read ✓_lines ✓( ✓path                  ↳ ):                4 of 4   12 ms
+  1                                           – def                plain  9.4 ms
+  2  ✓␣read ✓_lines ✓( ✓path                  ★ ):                4 of 4   12 ms
   3  ✓↵␣␣␣␣ ✓with ✗日本 ·␛[2J                 ↳ ⇥open             2 of 4   12 ms
   4  ✓( ✓path ✓) ✗↵                           ↳ ␣as               3 of 4   12 ms
   5  ✗␣f ·:                                   ↳ ␣handle           0 of 2   12 ms
