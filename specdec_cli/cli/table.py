@@ -222,7 +222,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--idle-unload TIME", "Idle time before models unload", "IDLE_UNLOAD", "never keeps them."),
         Row("--slots N", "Conversations whose caches are kept", "SLOTS", default="16", setting=True, low=1),
         Row("--cache-bytes N", "Memory for the caches of kept conversations", "CACHE_BYTES",
-            default="half of the memory that the weights leave", setting=True, low=1),
+            default="half of the memory left", setting=True, low=1),
         Row("-y, --yes", "Do not ask"),
         Row("--json", "Print JSON instead of text",
             more="Answers, races and self-tests are JSON Lines of events or results; everything else is one value."),

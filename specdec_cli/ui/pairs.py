@@ -20,7 +20,7 @@ from specdec_cli.pairs.tuned import folder_of
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.ui.terminal import is_terminal, make_console, print_words, safe
 
-# The rows of a verdict; of a head that drafts, too.
+# The models of a verdict, in its order.
 ROLES = ("target", "draft")
 COMMON = "mlx-community/"
 ONE_SOURCE = "one source: ids seen in a single thread or card"
@@ -181,7 +181,8 @@ def _memory_table(found: PairVerdict) -> Table:
     table.add_column("memory", no_wrap=True)
     for heading in ("weights", f"caches at {estimate.context_tokens}", "sum"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for role, model in zip(ROLES, estimate.footprints, strict=False):
+    roles = ("target", "head") if found.head else ROLES
+    for role, model in zip(roles, estimate.footprints, strict=False):
         parts = model.weight_bytes, model.cache_bytes, model.weight_bytes + model.cache_bytes
         table.add_row(role, *map(size, parts))
     table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))

@@ -151,7 +151,7 @@ def test_a_question_breaks_between_words(monkeypatch, capsys):
     monkeypatch.setattr("specdec_cli.ui.terminal.is_terminal", lambda stream: True)
     ask("Remove qwen (a target and its draft) from /root/models.toml?", False)
     rows = capsys.readouterr().err.splitlines()
-    assert [row.split()[-1] for row in rows] == ["from", "[y/N]"] and max(map(len, rows)) <= 40
+    assert [row.split()[-1] for row in rows] == ["draft)", "[y/N]"] and max(map(len, rows)) <= 40
 
 
 def test_the_end_of_the_input_is_no_answer(monkeypatch):
