@@ -12,6 +12,7 @@ from specdec_cli.chat.kept import kept_folder
 from specdec_cli.core.format import size
 from specdec_cli.hub.cache import heads_folder
 from specdec_cli.pairs.catalog import confirmed_file
+from specdec_cli.pairs.drafts import compared_file
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.session.cost_file import cost_file
@@ -34,6 +35,7 @@ def places() -> Iterator[tuple[str, list[Path], str]]:
     yield "self-test", [state / "selftest.json"], ""
     yield "servers' logs", [servers_folder()], ""
     yield "Hub's answers", [confirmed_file()], ""
+    yield "compared tokenizers", [compared_file()], ""
     yield "settings", [config_file()], ""
     yield "your pairs", [user_file()], ""
     yield "completion", [Path.home() / name for name in COMPLETIONS], ""

@@ -91,14 +91,14 @@ def _agree(target: Checkpoint, model: hub.FoundModel) -> bool:
         draft = read_model(model.target)
         if read_alike(target.folder, draft.folder):
             return True
-        kept, key = jsonfile.read_or_empty(kept_file()), tokenizers_print(target, draft)
+        kept, key = jsonfile.read_or_empty(compared_file()), tokenizers_print(target, draft)
     except (SpecdecError, OSError):
         return False
     if key not in kept:
         kept = {**dict([*kept.items()][-MOST_KEPT:]), key: _compared(target, draft)}
         with suppress(OSError):
-            kept_file().parent.mkdir(parents=True, exist_ok=True)
-            jsonfile.replace_text(kept_file(), json.dumps(kept, indent=1))
+            compared_file().parent.mkdir(parents=True, exist_ok=True)
+            jsonfile.replace_text(compared_file(), json.dumps(kept, indent=1))
     return kept[key] is True
 
 
@@ -112,6 +112,6 @@ def _compared(target: Checkpoint, draft: Checkpoint) -> bool:
         return False
 
 
-def kept_file() -> Path:
+def compared_file() -> Path:
     """Which tokenizers agree, as compared before."""
     return platformdirs.user_cache_path("specdec") / "tokenizers.json"

@@ -16,7 +16,7 @@ from specdec_cli.cli.serve import spec_here
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.pairs import catalog, drafts
 from specdec_cli.pairs.choose import choose, drafted
-from specdec_cli.pairs.drafts import find_drafts, kept_file
+from specdec_cli.pairs.drafts import compared_file, find_drafts
 from specdec_cli.pairs.files import read_model
 
 BIG = {"num_hidden_layers": 16, "intermediate_size": 512}
@@ -144,12 +144,12 @@ def test_special_tokens_and_templates_may_differ_and_what_was_compared_is_kept_u
     monkeypatch.setattr(drafts, "_compared", lambda *models: compared.append(models) or really(*models))
     settings = json.loads((draft / "tokenizer_config.json").read_text())
     (draft / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": "{{ other }}"}))
-    assert chosen()[0] and not compared and not kept_file().exists()
+    assert chosen()[0] and not compared and not compared_file().exists()
     other_words(draft, '"<|im_end|>"', '"<|end|>"')
     assert (chosen()[0], chosen()[0], len(compared)) == (f"lmstudio-community/{CALLED.format('0.5B')}",) * 2 + (1,)
     other_words(draft)
     assert (chosen()[0], chosen()[0], len(compared)) == (None, None, 2)
-    kept_file().write_text("[1]")
+    compared_file().write_text("[1]")
     assert (chosen()[0], len(compared)) == (None, 3)
 
 

@@ -74,7 +74,7 @@ def test_more_than_the_credit_is_paid_for_reading_only_where_four_times_that_may
 def test_what_paid_is_not_drafted_where_reading_costs_what_a_short_answer_saves():
     pays = replace(TRIES, rate=0.9, reading=9.0, unread=300)
     assert plan(pays).k and not plan(replace(pays, left=20)).k
-    assert plan(replace(pays, left=20)).reason.startswith("short answer: reading 300 tokens")
+    assert plan(replace(pays, left=20)).reason.startswith("short answer: the draft would read 300 tokens")
 
 
 def test_a_draft_that_rests_for_long_gives_its_memory_back():

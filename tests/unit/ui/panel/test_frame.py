@@ -218,7 +218,7 @@ def test_several_machines_are_in_the_title_and_what_each_holds_below(width, draf
         narrow = width == 60 and state.recent  # there the round and the verdict come first, and what the marks mean
         assert rows[0].startswith(f"╭─ demo · 2 machines · {'round 5' if narrow and drafter == 'none' else how} ")
         assert rows[-1].endswith(" 1.2 GB on each ─╯") or (narrow and drafter == "model")
-    assert render(state, 120, 24, small=True).plain.startswith(f"demo · 2 machines · {how} · round 5 ")
+    assert render(state, 120, SMALL).plain.startswith(f"demo · 2 machines · {how} · round 5 ")
 
 
 def test_a_small_panel_is_one_line() -> None:
