@@ -199,7 +199,7 @@ def test_what_is_saved_elsewhere_or_not_to_be_kept_is_not_kept(talk, specdec, mo
 @pytest.mark.parametrize("kept", [True, False])
 def test_run_without_a_prompt_is_a_chat_that_is_kept_unless_the_variable_says_not_to(monkeypatch, tmp_path, kept):
     monkeypatch.setenv("HOME", str(tmp_path))
-    environment = {} if kept else {"SPECDEC_NO_KEEP": "1", "SPECDEC_NO_HISTORY": "1"}
+    environment = {} if kept else {"SPECDEC_PRIVATE": "1"}
     screen = Terminal(tmp_path, "run", "-p", "demo", "-n", "3", **environment).ready().say("def f(a):")
     screen.type("\x04")
     assert screen.end()[0] == 0
@@ -213,8 +213,9 @@ def test_run_without_a_prompt_is_a_chat_that_is_kept_unless_the_variable_says_no
 def test_kills_lose_at_most_the_turn_under_way(monkeypatch, tmp_path, kills):
     """Each chat continues the last one, ends a turn, and is killed at some moment of the next one."""
     monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("SPECDEC_ON_OVERFLOW", "drop-oldest")
     dice, known, late = random.Random(30), [], 0
-    arguments = ["-m", "specdec_cli", "chat", "-c", "-p", "demo", "-n", "12", "--plain", "--on-overflow", "drop-oldest"]
+    arguments = ["-m", "specdec_cli", "chat", "-c", "-p", "demo", "-n", "12", "--plain"]
     for number in range(kills):
         chat = pexpect.spawn(sys.executable, [*arguments, f"x{number} = 1"], encoding="utf-8", timeout=60)
         chat.expect_exact("stopped at --max-tokens 12")

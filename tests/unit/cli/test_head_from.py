@@ -159,12 +159,14 @@ def test_a_head_that_cannot_be_used_is_refused_from_its_headers_and_leaves_nothi
 
 
 def test_a_head_that_is_not_here_names_the_pull_that_brings_it(world):
+    assert world("pairs", "remove", "counting", "--yes").code == 0  # whose head a pull of the target would bring
     assert world("pull", "--target", TARGET).code == 0
+    assert world(*ADD, "--head-from", ORIGINAL).code == 0
     done = world("run", "-p", "counting", "hello")
     assert done.code == 3
     assert done.errors() == [
-        f"the head of {ORIGINAL} was not extracted yet",
-        "specdec pull NAME, the pair whose head_from names it",
+        f"pair counting is not here: the head of {ORIGINAL} was not extracted yet",
+        "specdec pull counting",
     ]
 
 

@@ -44,7 +44,7 @@ def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
                 world.hub.commit(name, {"config.json": b"{}", "model.safetensors": b"x" * 1000})
     done = world("pairs", "--online")
     assert done.err == f"org/nowhere: no such repository on {world.hub.url}: org/nowhere, or it is private (404)"
-    assert re.fullmatch(r"1 of \d+ not yet confirmed by the Hub: specdec pairs --online", done.out.splitlines()[-1])
+    assert re.fullmatch(r"1 of \d+ are unverified: specdec pairs --online asks the Hub", done.out.splitlines()[-1])
     world.hub.forget()
     rows = {row["name"]: row for row in json.loads(world("pairs", "--json").out)}
     assert [name for name, row in rows.items() if not row["verified"]] == ["gone"]
