@@ -342,7 +342,7 @@ def test_edit_opens_the_editor_and_says_the_error_with_its_line(specdec, monkeyp
     script.write_text("import sys; open(sys.argv[2], 'a').write(sys.argv[1].replace('_', ' ') + '\\n')")
     monkeypatch.setenv("EDITOR", "false")
     monkeypatch.setenv("VISUAL", f"{sys.executable} {script} k_=_3")
-    assert specdec("config", "edit") == (0, "", f"{specdec.config} is in order\n")
+    assert specdec("config", "edit") == (0, "", f"{specdec.config} is valid\n")
     monkeypatch.setenv("VISUAL", f"{sys.executable} {script} temp_=_101")
     assert specdec.refused("config", "edit")[:2] == (2, f"{specdec.config}:2: temp 101 is outside 0 to 100")
     for editor in ("/nosuch/editor", "unclosed '"):

@@ -165,7 +165,7 @@ def test_a_head_that_is_not_here_names_the_pull_that_brings_it(world):
     done = world("run", "-p", "counting", "hello")
     assert done.code == 3
     assert done.errors() == [
-        f"pair counting is not here: the head of {ORIGINAL} was not extracted yet",
+        f"counting is not downloaded: the head of {ORIGINAL} was not extracted yet",
         "specdec pull counting",
     ]
 
