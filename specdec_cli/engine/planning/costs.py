@@ -86,11 +86,9 @@ class SizeCosts:
 
         One round of a size makes it seem no dearer than expected: a device may have compiled its kernels in it.
         """
-        near = [m for m in self.medians if self.count(m) > 1 and self._shape[m] > self._base]
         found = []
         for n in range(sizes):
-            others = [m for m in near if m != n]
-            m = min(others, key=lambda m, n=n: (abs(m - n), m)) if others else 0  # type: ignore[misc]
+            m = self._nearest(n)
             bend = self._beyond(self.medians[m] / plain_seconds) / self._beyond(self._shape[m]) if m else 1.0
             steps = self._base + (self._shape[n] - self._base) * bend if n else self._shape[n]
             if seen := self.count(n):
@@ -98,6 +96,11 @@ class SizeCosts:
                 steps = measured if seen > 1 else min(measured, steps)
             found.append(steps)
         return found
+
+    def _nearest(self, n: int) -> int:
+        """The size nearest to n that was measured twice and is assumed to cost more than all have in common; else 0."""
+        near = (m for m in self.medians if m != n and self.count(m) > 1 and self._shape[m] > self._base)
+        return min(near, key=lambda m: (abs(m - n), m), default=0)
 
     def _beyond(self, steps: float) -> float:
         return max(steps - self._base, LEAST_STEPS)
