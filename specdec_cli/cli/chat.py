@@ -76,7 +76,7 @@ def chat(
     private: bool = False,
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
-    """Talk over many turns; nothing is read twice."""
+    """Talk over many turns; what was read is kept."""
     take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     if prompt is not None and not prompt.strip():
