@@ -156,7 +156,7 @@ def short_replies(number):
 @pytest.mark.parametrize("number", [40, pytest.param(200, marks=pytest.mark.full)])
 def test_a_rank_that_rounds_otherwise_changes_no_word_and_ends_no_reply(number, pairs, tmp_path):
     """Each rank drew its own draft and its own verdict: of replies with a rank that flipped half of its choices most
-    ended by "different words", or in 300 s of silence where it was the last round."""
+    ended by "different tokens", or in 300 s of silence where it was the last round."""
     made = model_folders("deepseek_v3", tmp_path)
     headed = [{"prompt": "1 2 3 4 5 6", "options": GREEDY | {"k": k}} for k in (0, 3, "auto")]
     cases = [{"pair": pairs[name], "asks": list(short_replies(number // 2))} for name in ("qwen3", "llama")]
@@ -191,7 +191,7 @@ def test_a_rank_that_misses_the_end_ends_all_at_once(pairs, tmp_path, monkeypatc
     options = {"max_tokens": 60, "temperature": 0.0, "stop_tokens": [said[place]], "ignore_eos": True}
     for k in (0, 3):
         case = {"pair": pairs["qwen3"], "asks": [{"prompt": PROMPT, "options": options | {"k": k}}]}
-        with pytest.raises(SpecdecError, match="different words"):
+        with pytest.raises(SpecdecError, match="different tokens"):
             together(2, [case], tmp_path, fault=f"other_token {place} {OTHER}")
 
 
