@@ -26,6 +26,7 @@ from specdec_cli.core.gain import expected_tokens
 from specdec_cli.engine import device
 from specdec_cli.engine.group import Group, backend
 from specdec_cli.hub import cache_folder, settings
+from specdec_cli.pairs.tuned import killed_trainings
 from specdec_cli.system import blas
 from specdec_cli.system.machine import physical_bytes, temporary_folder
 from specdec_cli.version import __version__
@@ -56,7 +57,11 @@ def diagnose() -> list[Finding]:
     """Every line of the report. Nothing is changed."""
     rollback = f"rollback {verification()}"
     targets = "FAILED" not in rollback, "targets", "whatever mlx-lm runs", rollback
-    return [*_machine(), _storage(), *((True, *setting) for setting in settings()), targets]
+    killed = [
+        (True, "killed training", size(held), f"{folder}: specdec rm {folder.name[1:]} deletes it")
+        for folder, held in killed_trainings().items()
+    ]
+    return [*_machine(), _storage(), *((True, *setting) for setting in settings()), *killed, targets]
 
 
 def _machine() -> Iterator[Finding]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import platformdirs
 
 from specdec_cli.core import jsonfile
-from specdec_cli.core.errors import Refused
+from specdec_cli.core.errors import Refused, UsageError
 from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.core.safetensors import read_header
 from specdec_cli.models.checkpoint import ADAPTER, Checkpoint
 from specdec_cli.pairs.pair import Pair
 
 RECORD = "tuned.json"
+# How the folders begin in which `specdec tune` works; a killed one leaves its own.
+WORKING = ".training-"
 END_BYTES = 1 << 16
 
 
@@ -36,7 +39,8 @@ def folder_named(name: str, pair: Pair | None) -> Path | None:
     """The tuned folder of `pair`, or where there is no such pair, of that `name`."""
     if pair is not None:
         return folder_of(pair)
-    folder = tuned_folder() / name
+    folder, working = tuned_folder() / name, tuned_folder() / f".{name}"
+    folder = working if name.startswith(WORKING[1:]) and working.is_dir() else folder
     return folder if folder.parent == tuned_folder() and name[0] != "." and folder.is_dir() else None
 
 
@@ -86,13 +90,26 @@ def require_bound(folder: Path, target: Checkpoint, draft: Checkpoint | None) ->
         )
 
 
+def killed_trainings() -> dict[Path, int]:
+    """The folders, with their bytes, of trainings that were killed."""
+    found = dict[Path, int]()
+    for folder in sorted(tuned_folder().glob(f"{WORKING}*")):
+        with suppress(BlockingIOError), jsonfile.locked(folder, patience_seconds=0.0):
+            found[folder] = size_bytes(folder)
+    return found
+
+
 def size_bytes(folder: Path) -> int:
-    """Bytes of its files."""
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    """Bytes of all files in it."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def remove(folder: Path) -> int:
-    """Delete it; returns the bytes freed. Raises: OSError."""
+    """Delete it; returns the bytes freed. Raises: UsageError where something is trained in it, OSError."""
     freed = size_bytes(folder)
-    shutil.rmtree(folder)
+    try:
+        with jsonfile.locked(folder, patience_seconds=0.0):
+            shutil.rmtree(folder)
+    except BlockingIOError as error:
+        raise UsageError(f"{folder} is in use: something is trained in it", "wait for it, or end it") from error
     return freed
