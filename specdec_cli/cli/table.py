@@ -200,7 +200,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--chats", "Your kept chats instead"),
         Row("--what WHAT", "Train draft, head, or medusa: new heads", default="what drafts", names=TRAINED),
         Row("--minutes N", "Longest time for training", low=1,
-            more="With the target's own words, and without measuring before and after."),
+            more="With the target's own words; measuring before and after takes as long at most."),
         Row("--predict-only", "Only say how much could be gained"),
         Row("--out NAME", "A name for the tuned pair", default="PAIR-tuned"),
         Row("--write", "Put the tuned pair into your models.toml", of="tune"),

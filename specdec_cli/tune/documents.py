@@ -11,9 +11,10 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
@@ -30,6 +31,7 @@ PIECE, SAID = 64, 64
 # Documents that a split needs: a quarter is judged, an eighth is watched while training.
 FEWEST, MOST_JUDGED, MOST_WATCHED = 16, 48, 16
 RUN, SHARED = 24, 0.1
+T = TypeVar("T")
 SOME = "name some: specdec tune --text FOLDER --text FILE …, or your chats: --chats"
 MORE = "name more: specdec tune --text FOLDER --text FILE …"
 
@@ -46,6 +48,11 @@ class Document:
         places = range(len(self.ids) - PIECE + 1)
         drawn = Random(f"{seed} {self.name}").sample(places, min(number, len(places)))
         return [list(self.ids[at : at + PIECE]) for at in drawn]
+
+
+def in_turns(lists: Iterable[Sequence[T]]) -> list[T]:
+    """The first of each, the second of each, and so on: where time is little, something of each is heard."""
+    return [one for turn in zip_longest(*lists) for one in turn if one is not None]
 
 
 @dataclass(frozen=True, slots=True)

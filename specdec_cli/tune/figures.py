@@ -2,25 +2,87 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from math import log
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from specdec_cli.bench.estimate import Interval, interval_over
 from specdec_cli.bench.prompts import PromptId
 from specdec_cli.core.gain import round_steps, speedup
 from specdec_cli.core.stats import Stats, ratio
+from specdec_cli.tune.documents import SAID
 
 # A gain in tokens a pass that is worth the training.
 WORTH = 0.02
+# Pieces of all judged documents together; the fewest documents that give an interval, and as many as give a good one.
+PIECES, FEWEST, ENOUGH = 64, 2, 8
+# Plain steps are timed on every fourth document, of 6 of them.
+EVERY, TIMED = 4, 6
+# Work ends after LIMIT times the time for training: the verdict comes within twice that. So much of that time is
+# for measuring, and of this so much for bench's prompts.
+LIMIT, MEASURING, GENERAL = 1.8, 0.75, 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRounds:
+    """Rounds after pieces of one document; seconds of `plain` steps and of rounds, where these were timed."""
+
+    stats: Stats
+    near: int
+    plain: list[float]
+    drafted: list[float]
+    verified: list[float]
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> DocumentRounds:
+        """From a JSON object."""
+        return cls(**{**kept, "stats": Stats(**kept["stats"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What there is time for: `words` after each of so many `pieces` of so many `documents`, and `prompts` of bench's.
+
+    All `drafters` say them, and `piece` are the seconds of one piece's words.
+    """
+
+    documents: int
+    pieces: int
+    words: int
+    prompts: int
+    piece: float
+    drafters: int
+
+    @classmethod
+    def within(cls, seconds: float, word: float, drafters: int, documents: int, prompts: int) -> Plan:
+        """The most in a share of `seconds`, where a word takes so many: fewer pieces first, words, then documents."""
+        time, whole = MEASURING * seconds, max(PIECES // documents, 1)
+        for pieces, words in ((whole, SAID), (1, SAID), (1, SAID // 2), (1, SAID // 4)):
+            piece = max(words * word, 1e-9)
+            many = int((1 - GENERAL) * time / drafters / (pieces * piece))
+            if many >= (documents if pieces > 1 else min(ENOUGH, documents)):
+                break
+        many = max(min(many, documents), FEWEST)
+        return cls(many, pieces, words, min(prompts, int(GENERAL * time / 2 / piece)), piece, drafters)
+
+    @property
+    def before(self) -> float:
+        """Seconds of measuring before training."""
+        return self.documents * self.pieces * self.piece
+
+    @property
+    def after(self) -> float:
+        """Seconds of judging."""
+        return (self.drafters - 1) * self.before + 2 * self.prompts * self.piece
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """Held-out documents in rounds of `k`: the `stats` of each by name, and the `near` of all rejections.
 
-    Seconds are of a plain step, and of a whole round's draft and verification. `positions` are the shares of the rounds
-    with a draft token at each position that accepted it.
+    Seconds are of a plain step, and of a whole round's draft and verification.
     """
 
     k: int
@@ -29,7 +91,6 @@ class Measured:
     plain_seconds: float
     draft_seconds: float
     verify_seconds: float
-    positions: tuple[float, ...] = ()
 
     @property
     def acceptance(self) -> Interval:
@@ -40,6 +101,16 @@ class Measured:
     def rates(self) -> dict[str, float]:
         rates = {name: stats.judged_acceptance_rate for name, stats in self.stats.items()}
         return {name: rate for name, rate in rates.items() if rate is not None}
+
+    @property
+    def positions(self) -> list[float]:
+        """The shares of the rounds with a draft token at each position that accepted it."""
+        every = self.stats.values()
+        drafted, accepted = (
+            [*map(sum, zip_longest(*lists, fillvalue=0))]
+            for lists in ([one.drafted_at for one in every], [one.accepted_at for one in every])
+        )
+        return Stats(drafted_at=drafted, accepted_at=accepted).acceptance_per_position
 
     @property
     def tokens_a_pass(self) -> float:
@@ -137,9 +208,9 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is going on: lesson or step `number` of `of`, and the `looks` so far; `seconds` are left."""
+    """What is going on, `number` of `of`, with the `looks` so far; `seconds` are left until the verdict."""
 
-    doing: Literal["listening", "learning"]
+    doing: str
     seconds: float
     number: int
     of: int

@@ -6,8 +6,8 @@ the unit of every interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Mapping, Sequence
+from itertools import chain, pairwise
 from math import inf
 from statistics import fmean, median
 
@@ -20,25 +20,26 @@ from specdec_cli.core.request import Request
 from specdec_cli.core.stats import Stats
 from specdec_cli.engine.training import best_guesses
 from specdec_cli.session.session import LoadedPair, Session
-from specdec_cli.tune.documents import MORE, SAID, Document
-from specdec_cli.tune.figures import Measured
+from specdec_cli.tune.documents import MORE, SAID, Document, in_turns
+from specdec_cli.tune.figures import DocumentRounds, Measured
 
-# Guesses among which the target's token counts as near; documents whose rounds and plain steps are timed, in turns.
-NEAR, TIMED = 4, 6
+# Guesses among which the target's token counts as near.
+NEAR = 4
 # Of each kind of bench's prompts.
 GENERAL = 2
-# Pieces of all documents together.
-PIECES = 64
 
 
-def pieces_of(documents: Sequence[Document], seed: int) -> dict[str, list[list[int]]]:
-    """Pieces of each of `documents` by its name, PIECES together; the same ones for the same seed."""
-    return {one.name: one.pieces(max(PIECES // len(documents), 1), seed) for one in documents}
+def pieces_of(documents: Sequence[Document], many: int, seed: int) -> dict[str, list[list[int]]]:
+    """So `many` pieces of each of `documents` by its name; the same ones for the same seed."""
+    return {one.name: one.pieces(many, seed) for one in documents}
 
 
 def general_prompts(pair: LoadedPair) -> dict[str, list[list[int]]]:
-    """Bench's prompts that the models can read: what a drafter that was tuned on other text may have forgotten."""
-    prompts = [prompt for kind in prompts_of.KINDS for prompt in prompts_of.load([kind])[:GENERAL]]
+    """Bench's prompts that the models can read: what a drafter that was tuned on other text may have forgotten.
+
+    The kinds take turns.
+    """
+    prompts = in_turns(prompts_of.load([kind])[:GENERAL] for kind in prompts_of.KINDS)
     found = {str(one.id): pair.message_tokens([{"role": "user", "content": one.text}]) for one in prompts}
     longest = pair.context.tokens(Request()) or inf
     return {name: [ids] for name, ids in found.items() if len(ids) + SAID < longest}
@@ -46,45 +47,48 @@ def general_prompts(pair: LoadedPair) -> dict[str, list[list[int]]]:
 
 def measure(
     session: Session,
-    pieces: Mapping[str, list[list[int]]],
+    pieces: Sequence[list[int]],
+    words: int,
     k: int,
-    report: Callable[[int, int], None],
     drafter: DrafterKind = MODEL,
-) -> Measured:
-    """Rounds of `k` after the `pieces` of each document. Seconds are medians; of lookups, which draft up to `k`, means.
+    timed: bool = True,
+) -> DocumentRounds:
+    """Rounds of `k` for so many `words` after the `pieces` of a document; if `timed`, and plain ones after the last."""
+    request = Request(max_tokens=words, k=k, drafter=drafter.name, sampling={"temperature": 0.0})
+    network, slot = None if drafter.looks_up else session.slot.draft, session.slot
+    stats, near, plain, drafted, verified = Stats(), 0, list[float](), list[float](), list[float]()
+    for piece in pieces:
+        slot.forget()
+        said, rejected = list(piece), list[tuple[int, int]]()
+        for event in session.reply(piece, request, raw=True):
+            if not isinstance(event, RoundDone):
+                continue
+            round = event.round
+            if round.rejected is not None:
+                rejected.append((len(said) + round.accepted, round.next))
+            if round.index > 0:  # the first pass is the prompt's, and drafts nothing
+                stats.fold(round)
+            if timed and (len(round.draft) == k if network else round.index > 0):
+                drafted.append(round.draft_seconds)
+                verified.append(round.verify_seconds)
+            said += round.emitted
+        best = best_guesses(slot.target, network, said, NEAR) if network else []
+        near += sum(token in best[at - 1] for at, token in rejected if best)
+    if timed:
+        slot.forget()
+        plain += [b - a for a, b in pairwise(session.clock() for _ in plain_tokens(session, piece, request))]
+    return DocumentRounds(stats, near, plain, drafted, verified)
+
+
+def measured(found: Mapping[str, DocumentRounds], k: int, drafter: DrafterKind = MODEL) -> Measured:
+    """What was `found` by document, together. Seconds are medians; of lookups, which draft up to `k`, means.
 
     Raises: UsageError where the target says nothing after any of them.
     """
-    request = Request(max_tokens=SAID, k=k, drafter=drafter.name, sampling={"temperature": 0.0})
-    network, middle = (None, fmean) if drafter.looks_up else (session.slot.draft, median)
-    slot, found, every, near = session.slot, dict[str, Stats](), Stats(), 0
-    plain, drafted, verified = list[float](), list[float](), list[float]()
-    for number, (name, prompts) in enumerate(pieces.items()):
-        report(number, len(pieces))
-        stats = found.setdefault(name, Stats())
-        for piece in prompts:
-            slot.forget()
-            said, rejected = list(piece), list[tuple[int, int]]()
-            for event in session.reply(piece, request, raw=True):
-                if not isinstance(event, RoundDone):
-                    continue
-                round = event.round
-                if round.rejected is not None:
-                    rejected.append((len(said) + round.accepted, round.next))
-                if round.index > 0:  # the first pass is the prompt's, and drafts nothing
-                    stats.fold(round)
-                    every.fold(round)
-                if number < TIMED and (len(round.draft) == k if network else round.index > 0):
-                    drafted.append(round.draft_seconds)
-                    verified.append(round.verify_seconds)
-                said += round.emitted
-            best = best_guesses(slot.target, network, said, NEAR) if network else []
-            near += sum(token in best[at - 1] for at, token in rejected if best)
-        if number < TIMED:
-            slot.forget()
-            plain += [b - a for a, b in pairwise(session.clock() for _ in plain_tokens(session, piece, request))]
+    every, middle = found.values(), fmean if drafter.looks_up else median
+    plain, drafted = [*chain(*(one.plain for one in every))], [*chain(*(one.drafted for one in every))]
     if not (plain and drafted):
-        raise UsageError(f"the target ends at once after each of {len(pieces)} documents", MORE)
-    said_more = {name: stats for name, stats in found.items() if stats.rounds}
-    seconds = median(plain), middle(drafted), middle(verified)
-    return Measured(k, said_more, near, *seconds, tuple(every.acceptance_per_position))
+        raise UsageError(f"the target ends at once after each of {len(found)} documents", MORE)
+    said_more = {name: one.stats for name, one in found.items() if one.stats.rounds}
+    near, verify_seconds = sum(one.near for one in every), middle(chain(*(one.verified for one in every)))
+    return Measured(k, said_more, near, median(plain), middle(drafted), verify_seconds)

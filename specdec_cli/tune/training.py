@@ -9,29 +9,28 @@ the first of them took, and all else depends on the seed and the step alone.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
-from itertools import zip_longest
 from math import isfinite
 from pathlib import Path
 from random import Random
 
-from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.engine import device
 from specdec_cli.engine.training import Lesson, Student, own_words, read_arrays, save_arrays
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.session import LoadedPair
-from specdec_cli.tune.documents import SAID, Document, Split
+from specdec_cli.tune.documents import SAID, Split, in_turns
 from specdec_cli.tune.figures import Look, Progress, Trained
-from specdec_cli.tune.kept import STATE
+from specdec_cli.tune.kept import STATE, Kept
 
 # Pieces of a lesson, where memory is enough for them. Of the time, so much is for the target's own words.
 PIECES, SHARE_OF_WORDS = 8, 0.4
 # Pieces of a document that is learned from, or watched; steps between two looks at these; looks without progress.
 MOST_PIECES, WATCHED_PIECES, LOOK_STEPS, PATIENCE = 32, 2, 25, 12
-SCHEDULE, BEST = "schedule.json", "best"
+# Of the lessons that there is time for, one of so many is watched.
+WATCHED_SHARE = 4
+BEST, TIME_OVER = "best", "the time was up"
 
 
 def fitting_pieces(pair: LoadedPair, learning_bytes: int, piece_bytes: int) -> int:
@@ -50,78 +49,66 @@ def fitting_pieces(pair: LoadedPair, learning_bytes: int, piece_bytes: int) -> i
 
 
 class Training:
-    """One training in `folder`, which gets the lessons, the state of the training, and in BEST the best weights."""
+    """One training that keeps the lessons, the state of the training, and in BEST the best weights."""
 
     def __init__(
         self,
         pair: LoadedPair,
         student: Student,
-        folder: Path,
+        kept: Kept,
         seconds: float,
         seed: int,
         report: Callable[[Progress], None] = lambda _: None,
-        cancelled: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.monotonic,
+        stop: Callable[[], str] = lambda: "",
         pieces: int = PIECES,
         piece_bytes: int = 0,
     ) -> None:
-        """`pieces` make a lesson, and a step keeps `piece_bytes` of values for each."""
+        """`pieces` make a lesson, and a step keeps `piece_bytes` of values for each. `stop` says why it must end."""
         self._pieces, self._piece_bytes = pieces, piece_bytes
-        self._pair, self._student, self._folder, self._seed = pair, student, folder, seed
-        self._report, self._cancelled, self._clock, self._seconds = report, cancelled, clock, seconds
+        self._pair, self._student, self._kept, self._seed = pair, student, kept, seed
+        self._report, self._stop, self._clock, self._seconds = report, stop, kept.clock, seconds
 
     def run(self, parts: Split) -> Trained:
         """Raises: OSError."""
-        many = self._pieces = self._decided("pieces", lambda: self._pieces)
-        pieces = [piece for document in parts.watched for piece in document.pieces(WATCHED_PIECES, self._seed)]
-        watched = [self._listen(pieces[at : at + many], 0) for at in range(0, len(pieces), many)]
-        lessons = self._write_lessons(parts.trained)
-        with device.keeping_freed(many * self._piece_bytes):  # each step frees what the next one needs
-            return self._learn(lessons, watched)
+        self._pieces = int(self._kept.decided("pieces", lambda: self._pieces))
+        watched, lessons = self._listen(parts)
+        with device.keeping_freed(self._pieces * self._piece_bytes):  # each step frees what the next one needs
+            return self._learn(lessons, [Lesson.read(path) for path in watched])
 
-    def _listen(self, pieces: list[list[int]], number: int) -> Lesson:
-        """The target's own words: the even lessons greedy, the odd ones at temperature 1."""
-        ends = self._pair.tokenizer.stop_tokens
-        return own_words(self._pair.first.target, pieces, SAID, float(number % 2), self._seed + number, ends)
-
-    def _decided(self, name: str, decide: Callable[[], int]) -> int:
-        """A number that the first process to need it decides, and every later one keeps."""
-        path = self._folder / SCHEDULE
-        schedule = jsonfile.read_or_empty(path)
-        if name not in schedule:
-            schedule[name] = decide()
-            new = path.with_suffix(".new")
-            new.write_text(json.dumps(schedule), encoding="utf-8")
-            new.rename(path)
-        return int(schedule[name])
-
-    def _write_lessons(self, documents: tuple[Document, ...]) -> list[Path]:
-        """On disk, as many as there is time for, at least two where there are so many pieces.
-
-        The documents take turns, so that little time is no reason to hear of a few of them only.
-        """
-        turns = zip_longest(*(document.pieces(MOST_PIECES, self._seed + 1) for document in documents))
-        pieces = [piece for turn in turns for piece in turn if piece is not None]
-        groups = [pieces[at : at + self._pieces] for at in range(0, len(pieces), self._pieces)]
-        paths, took = list[Path](), 0.0
-
-        def many_in_time() -> int:
-            return max(min(len(groups), int(self._seconds * SHARE_OF_WORDS / max(took, 1e-9))), 2)
-
-        for number, group in enumerate(groups):
-            path = self._folder / f"lesson-{number}.safetensors"
-            if not path.is_file():
-                began = self._clock()
-                lesson = self._listen(group, number)
-                took = self._clock() - began
-                self._decided("lessons", many_in_time)
-                lesson.save(path)
-            paths.append(path)
-            many = self._decided("lessons", many_in_time)
-            self._report(Progress("listening", max(many - number - 1, 0) * took, number + 1, many))
-            if len(paths) >= many or (number > 0 and self._cancelled()):
+    def _listen(self, parts: Split) -> tuple[list[Path], list[Path]]:
+        """The lessons on disk that there is time for: of documents that are watched, and that are learned from."""
+        watched = self._groups("watched", [one.pieces(WATCHED_PIECES, self._seed) for one in parts.watched])
+        learned = self._groups("lesson", [one.pieces(MOST_PIECES, self._seed + 1) for one in parts.trained])
+        took = self._kept.decided("lesson", lambda: self._hear(*watched[0]))
+        many = int(self._seconds * SHARE_OF_WORDS / max(took, 1e-9))
+        watched = watched[: max(many // WATCHED_SHARE, 1)]
+        all = watched + learned[: max(many - len(watched), 1)]
+        for at, (path, number, pieces) in enumerate(all):
+            if path.is_file():
+                continue
+            if at > len(watched) and self._stop():
+                all = all[:at]
                 break
-        return paths
+            left = self._seconds * (1 - SHARE_OF_WORDS) + (len(all) - at) * took
+            self._report(Progress("listening", left, at + 1, len(all)))
+            self._hear(path, number, pieces)
+        paths = [path for path, *_ in all]
+        return paths[: len(watched)], paths[len(watched) :]
+
+    def _groups(self, name: str, pieces: list[list[list[int]]]) -> list[tuple[Path, int, list[list[int]]]]:
+        """A file for each lesson, its number, and its pieces, for which the documents take turns."""
+        all, many = in_turns(pieces), self._pieces
+        groups = [all[at : at + many] for at in range(0, len(all), many)]
+        return [(self._kept.folder / f"{name}-{n}.safetensors", n, group) for n, group in enumerate(groups)]
+
+    def _hear(self, path: Path, number: int, pieces: list[list[int]]) -> float:
+        """Write the target's own words to `path`, and say the seconds: odd lessons at temperature 1, others greedy."""
+        began, ends = self._clock(), self._pair.tokenizer.stop_tokens
+        heat = float(number % 2 and path.name.startswith("lesson"))
+        own_words(self._pair.first.target, pieces, SAID, heat, self._seed + number, ends).save(path)
+        took = self._clock() - began
+        self._kept.mark()
+        return took
 
     def _steps(self, lesson: Lesson, look_seconds: float) -> int:
         """How many there is time for, from what one takes, and its part of a look."""
@@ -135,19 +122,16 @@ class Training:
         student, began = self._student, self._clock()
         looks = self._resume() or [Look(0, student.agreement(watched))]
         took = self._clock() - began
-        steps = self._decided("steps", lambda: self._steps(Lesson.read(lessons[0]), took))
+        steps = int(self._kept.decided("steps", lambda: self._steps(Lesson.read(lessons[0]), took)))
         step = looks[-1].step
         best, began, first = _best(looks), self._clock(), step
-        losses, best_folder = list[float](), self._folder / BEST
+        losses, best_folder = list[float](), self._kept.folder / BEST
         ended = _end(looks, steps)  # it may have been killed after that
         while not ended:
             loss = student.step(Lesson.read(self._lesson(lessons, step)), step / steps)
             step += isfinite(loss)
             losses.append(loss)
-            if not isfinite(loss):
-                ended = f"its loss was {loss} at step {step + 1}"
-            elif self._cancelled():
-                ended = "it was interrupted"
+            ended = self._stop() if isfinite(loss) else f"its loss was {loss} at step {step + 1}"
             if step > looks[-1].step and (step % LOOK_STEPS == 0 or step >= steps or ended):
                 finite = [one for one in losses if isfinite(one)]
                 looks.append(Look(step, student.agreement(watched), sum(finite) / len(finite) if finite else None))
@@ -157,7 +141,9 @@ class Training:
                     best_folder.mkdir(mode=0o700, exist_ok=True)
                     student.save(best_folder)
                 ended = ended or _end(looks, steps)
-                save_arrays(self._folder / STATE, student.state(), {"looks": json.dumps([list(one) for one in looks])})
+                seen = {"looks": json.dumps([list(one) for one in looks])}
+                save_arrays(self._kept.folder / STATE, student.state(), seen)
+                self._kept.mark()
             left = (steps - step) * (self._clock() - began) / max(step - first, 1)
             self._report(Progress("learning", left, step, steps, loss, tuple(looks)))
         return Trained(tuple(looks), best.step, len(lessons) * self._pieces * SAID, ended)
@@ -169,12 +155,12 @@ class Training:
 
     def _resume(self) -> list[Look]:
         """What was seen up to the state that a killed process left, from which the student goes on; else nothing."""
-        path = self._folder / STATE
+        path = self._kept.folder / STATE
         if not path.is_file():
             return []
         state, metadata = read_arrays(path)
         looks = [Look(*values) for values in json.loads(metadata["looks"])]
-        if _best(looks).step and not (self._folder / BEST).is_dir():  # it was killed after that had been kept
+        if _best(looks).step and not (self._kept.folder / BEST).is_dir():  # it was killed after that had been kept
             return []
         self._student.restore(state, looks[-1].step)
         return looks
@@ -188,5 +174,5 @@ def _best(looks: list[Look]) -> Look:
 def _end(looks: list[Look], steps: int) -> str:
     """Why a training of so many `steps` is over after `looks`, empty while it is not."""
     if looks[-1].step >= steps:
-        return "the time was up"
+        return TIME_OVER
     return f"{PATIENCE} looks brought nothing better" * (looks[-1].step - _best(looks).step >= PATIENCE * LOOK_STEPS)

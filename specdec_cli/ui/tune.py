@@ -115,13 +115,13 @@ def _change(found: Interval, unit: str = " %", none: float = 1.0) -> str:
 
 
 @contextmanager
-def tune_progress(err: TextIO) -> Iterator[Callable[[Progress], None]]:
-    """How far a training is, with curves where the row has room."""
+def tune_progress(err: TextIO, title: str) -> Iterator[Callable[[Progress], None]]:
+    """How far a tuning is, with curves where the row has room."""
 
     def on_progress(now: Progress) -> None:
         step, left = Step("step", now.number, now.of), f"{clock(now.seconds)} left"
         if now.loss is None:
-            line.say(replace(step, part="listening", note=f"{left}{SEPARATOR}lessons in the target's own words"))
+            line.say(replace(step, part=now.doing, note=left))
             return
         first, watched = (f"{100 * look.watched:.1f}" for look in (now.looks[0], now.looks[-1]))
         said = [left, f"loss {now.loss:.2f}", f"agrees {first} → {watched} %"]
@@ -132,7 +132,7 @@ def tune_progress(err: TextIO) -> Iterator[Callable[[Progress], None]]:
             said = [left, f"{said[1]} {falling}", f"{said[2]} {rising}"]
         line.say(replace(step, note=SEPARATOR.join(said)))
 
-    with StatusLine(err, "training") as line:
+    with StatusLine(err, title) as line:
         yield on_progress
 
 

@@ -25,7 +25,7 @@ from specdec_cli.engine.heads import load_head
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.session.conversation import Answer, Conversation, Turn
-from specdec_cli.tune import predict, training
+from specdec_cli.tune import figures, training, tuning
 from specdec_cli.tune.figures import Judgement, Look, Measured, Progress, Trained
 from specdec_cli.tune.kept import workplace
 from specdec_cli.ui import tune as screen
@@ -45,8 +45,8 @@ def text(tmp_path):
 @pytest.fixture
 def models(tiny_pair, monkeypatch):
     """Options of the tiny pair, and little to measure."""
-    monkeypatch.setattr(predict, "PIECES", 4)
-    monkeypatch.setattr(predict, "SAID", 16)
+    monkeypatch.setattr(figures, "PIECES", 4)
+    monkeypatch.setattr(figures, "SAID", 16)
     monkeypatch.setattr(Measured, "nothing_to_gain", "")  # costs of tiny networks are noise
     target, draft = tiny_pair
     return "--target", target, "--draft", draft
@@ -55,10 +55,10 @@ def models(tiny_pair, monkeypatch):
 # A process that measures as little.
 SMALL = """
 from specdec_cli.cli.main import main
-from specdec_cli.tune import predict
+from specdec_cli.tune import figures
 from specdec_cli.tune.figures import Measured
 from specdec_cli.tune.training import Training
-predict.PIECES, predict.SAID, Measured.nothing_to_gain, Training._steps = 4, 16, "", lambda *_: 60
+figures.PIECES, figures.SAID, Measured.nothing_to_gain, Training._steps = 4, 16, "", lambda *_: 60
 main()
 """
 
@@ -68,8 +68,8 @@ def trained(monkeypatch):
     """A training whose adapter is written at once, and the judgement that a test sets."""
 
     def run(self, parts):
-        (self._folder / training.BEST).mkdir(mode=0o700)
-        self._student.save(self._folder / training.BEST)
+        (self._kept.folder / training.BEST).mkdir(mode=0o700)
+        self._student.save(self._kept.folder / training.BEST)
         return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="the time was up")
 
     monkeypatch.setattr(training.Training, "run", run)
@@ -108,7 +108,7 @@ def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pai
 @pytest.mark.macos
 def test_a_prediction_is_a_table_and_nothing_is_written(specdec, text, models):
     code, out, _ = specdec("tune", *models, "--text", text, "--predict-only")
-    assert code == 0 and not tuned_folder().exists()
+    assert code == 0 and not [*tuned_folder().iterdir()]
     assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == [
         "documents",
         "accepted",
@@ -125,7 +125,7 @@ def test_nothing_to_gain_is_a_normal_end(specdec, text, models, monkeypatch):
     monkeypatch.setattr(Measured, "nothing_to_gain", "it is always right")
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 0 and err.splitlines()[-1] == "nothing to gain: it is always right"
-    assert not tuned_folder().exists()
+    assert not [*tuned_folder().iterdir()]
 
 
 @pytest.mark.slow
@@ -178,10 +178,10 @@ def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specd
     with monkeypatch.context() as disk:
         disk.setattr(mx, "save_safetensors", full)
         code, _, err = specdec("tune", *models, "--text", text)
-        assert code == 1 and "lesson-0.safetensors: Input/output error\n" in err
+        assert code == 1 and "watched-0.safetensors: Input/output error\n" in err
         disk.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
         code, _, err = specdec("tune", *models, "--text", text)
-    assert code == 5 and "lesson-0.safetensors: No space left on device\nhint: free some space first" in err
+    assert code == 5 and "watched-0.safetensors: No space left on device\nhint: free some space first" in err
     assert list(tuned_folder().iterdir()) == []
     monkeypatch.setattr(training, "limit_bytes", lambda usable: 1_000_000)
     code, _, err = specdec("tune", *models, "--text", text)
@@ -194,7 +194,7 @@ def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specd
     monkeypatch.setattr(load_head, "FLOOR", -1.0)  # they have not learned anything
     target = models[1]
     code, out, err = specdec("tune", *models, "--text", text, "--what", "medusa", "--write", "--out", "heads")
-    assert code == 0 and "kept as the pair heads" in err and "measuring again" in err
+    assert code == 0 and "kept as the pair heads" in err and "to the verdict" in err
     beside = out[out.index("beside ") :].splitlines()
     assert re.fullmatch(r"beside +accepted +tokens a pass +over plain decoding *", beside[0])
     assert re.fullmatch(r"the text itself +([\d.]+ %|–) +[\d.]+ +[\d.]+× *", beside[1])
@@ -265,14 +265,14 @@ def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
     for number, code in enumerate(long):
         head, _, body = code.partition("\n")
         save(kept_folder() / f"{number}.jsonl", Transcript(Conversation("", (Turn(head, Answer(body[:1200])),))))
-    monkeypatch.setattr(predict, "PIECES", 5)
-    monkeypatch.setattr(predict, "SAID", 24)
-    monkeypatch.setattr(predict, "general_prompts", lambda pair: {})
+    monkeypatch.setattr(figures, "PIECES", 5)
+    monkeypatch.setattr(figures, "SAID", 24)
+    monkeypatch.setattr(tuning, "general_prompts", lambda pair: {})
     monkeypatch.setattr(Measured, "nothing_to_gain", "")
-    monkeypatch.setattr(training, "SHARE_OF_WORDS", 0.08)
+    monkeypatch.setattr(training, "SHARE_OF_WORDS", 0.016)
     monkeypatch.setattr(training.Training, "_steps", lambda *_: 40)
     monkeypatch.setattr(load_head, "FLOOR", -1.0)  # the judge decides
-    code, out, err = specdec("tune", "-p", "demo", "--chats", "--what", "medusa", "--minutes", "1")
+    code, out, err = specdec("tune", "-p", "demo", "--chats", "--what", "medusa", "--minutes", "5")
     assert code == 0 and "40 steps on" in err
     gain = re.search(r"accepted .* ([+-][\d.]+) points", out)
     assert gain and float(gain[1]) > 8, out
@@ -284,7 +284,7 @@ def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatc
     for module in ("tune", "panel.status"):
         monkeypatch.setattr(f"specdec_cli.ui.{module}.terminal_size", lambda _: (width, 24))
     looks, err = tuple(Look(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
-    with screen.tune_progress(err) as report:
+    with screen.tune_progress(err, "training") as report:
         report(Progress("learning", 59.0, 990, 1000, 3.2, looks))
         line = re.findall(r"\x1b\[\?7l(step [^\x1b\r]*)", err.getvalue())[-1]
     assert line.startswith("step 990 of 1000 · 0:59 left") and ("agrees 0.0 → 97.5 %" in line) == (width > 60)
@@ -292,23 +292,25 @@ def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatc
 
 
 def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatch):
-    with workplace({"what": "draft"}) as folder:
+    with workplace({"what": "draft"}) as work:
+        folder = work.folder
         assert folder.stat().st_mode & 0o777 == 0o700
         with pytest.raises(UsageError, match="the same training is under way"), workplace({"what": "draft"}):
             pass
         with workplace({"what": "head"}) as other:
-            assert other != folder
+            assert other.folder != folder
     assert not folder.exists()
-    with pytest.raises(OSError, match="full"), workplace({"what": "draft"}):
-        raise OSError("full")
-    assert not folder.exists()
+    for failure in (OSError("full"), UsageError("refused", "")):
+        with pytest.raises(type(failure)), workplace({"what": "draft"}):
+            raise failure
+        assert not folder.exists()
     for failure in (MemoryError, SystemExit):
         with pytest.raises(failure), workplace({"what": "draft"}):
             raise failure
         assert folder.exists()
     (folder / "lesson-0.safetensors").touch()
     with workplace({"what": "draft"}) as again:
-        assert again == folder and [path.name for path in again.iterdir()] == ["lesson-0.safetensors"]
+        assert again.folder == folder and [path.name for path in folder.iterdir()] == ["lesson-0.safetensors"]
     folder.mkdir()
     os.utime(folder, (0, 0))
     with workplace({"what": "head"}):

@@ -10,14 +10,7 @@ from specdec_cli.engine.training import DraftStudent
 from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import load
-from specdec_cli.tune import predict
 from specdec_cli.tune.documents import Document, split
-
-
-@pytest.fixture
-def few_pieces(monkeypatch):
-    monkeypatch.setattr(predict, "PIECES", 4)
-    monkeypatch.setattr(predict, "SAID", 16)
 
 
 @pytest.fixture(scope="module")

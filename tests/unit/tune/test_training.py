@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import replace
 
 import mlx.core as mx
@@ -26,10 +27,11 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import load, under_adapter
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
-from specdec_cli.tune import kept, predict, training
+from specdec_cli.tune import kept, training
 from specdec_cli.tune.documents import PIECE, SAID
 from specdec_cli.tune.figures import judge
-from specdec_cli.tune.predict import measure, pieces_of
+from specdec_cli.tune.kept import Kept
+from specdec_cli.tune.predict import measure, measured
 from specdec_cli.tune.trainee import trainee
 from specdec_cli.tune.training import Training, fitting_pieces
 
@@ -42,10 +44,10 @@ def greedy(network, piece, tokens):
     return ids
 
 
-def test_the_figures_of_a_prediction_are_those_of_a_direct_computation(pair, parts, few_pieces):
+def test_the_figures_of_a_prediction_are_those_of_a_direct_computation(pair, parts):
     """Rounds of 3 by hand, from what both networks say after every prefix of the target's own text."""
     target, draft = (part.network.module for part in (pair.first.target, pair.first.draft))
-    found = measure(pair.session(), pieces_of(parts.judged[:2], 0), 3, lambda *_: None)
+    found = measured({one.name: measure(pair.session(), one.pieces(2, 0), 16, 3) for one in parts.judged[:2]}, 3)
     near = rejected = 0
     for document in parts.judged[:2]:
         accepted = document_rejected = passes = 0
@@ -86,8 +88,8 @@ def test_a_lesson_holds_the_targets_greedy_words_and_its_best_logits(pair, parts
     assert drawn[0] == drawn[1] != drawn[2]
 
 
-def run(pair, student, folder, parts, seconds=1e9, **more):
-    return Training(pair, student, folder, seconds, 0, **more).run(parts)
+def run(pair, student, folder, parts, seconds=1e9, clock=time.monotonic, **more):
+    return Training(pair, student, Kept(folder, clock=clock), seconds, 0, **more).run(parts)
 
 
 class Scripted:
@@ -134,20 +136,22 @@ def test_it_ends_where_nothing_better_comes_and_where_it_is_interrupted(pair, pa
     student = Scripted([1.0] * 99, [0.5, 0.6, *[0.6] * 99])
     done = run(pair, student, tmp_path, parts)
     assert (done.looks[-1].step, done.best, student.saves) == (26, 2, 1)
-    presses = iter([False] * 20 + [True] * 9)
+    presses = iter([""] * 20 + ["it was interrupted"] * 9)
     other = tmp_path / "other"
     other.mkdir()
-    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), other, parts, cancelled=lambda: next(presses))
+    done = run(pair, Scripted([1.0] * 99, [0.5] * 99), other, parts, stop=lambda: next(presses))
     assert done.ended == "it was interrupted" and done.best == 0
 
 
 def test_the_minutes_hold_whatever_is_left(pair, parts, tmp_path, short):
-    """A lesson, a step and a look take a second each: of 20 seconds 8 are for lessons."""
+    """A lesson, a step and a look take a second each: of 20 seconds 8 are for lessons, one of which is watched."""
     now, seen = iter(range(1000)), []
     student = Scripted([1.0] * 99, [0.5 + at for at in range(99)])
     done = run(pair, student, tmp_path, parts, seconds=20, report=seen.append, clock=lambda: float(next(now)))
     assert done.ended == "the time was up" and (done.looks[-1].step, done.best) == (8, 8)
-    assert [one.of for one in seen if one.doing == "listening"] == [8] * 8 and {one.of for one in seen[8:]} == {8}
+    heard = [one for one in seen if one.doing == "listening"]
+    assert [(one.number, one.of, one.seconds) for one in heard] == [(at, 8, 12 + 9.0 - at) for at in range(2, 9)]
+    assert {one.of for one in seen[7:]} == {8} and len(list(tmp_path.glob("lesson-*"))) == 7
 
 
 class Killed(BaseException):
@@ -171,7 +175,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, t
             return step(lesson, share)
 
         student.step = counted
-        done = Training(pair, student, folder, 24, seed, clock=lambda: float(next(now))).run(parts)
+        done = Training(pair, student, Kept(folder, clock=lambda: float(next(now))), 24, seed).run(parts)
         return done, {name: value.tolist() for name, value in student.state().items()}
 
     whole = trained("whole")
@@ -197,7 +201,7 @@ def test_a_killed_training_goes_on_with_the_pieces_that_it_began_with(pair, stud
     seen = []
     student.rehearse = lambda lesson: seen.append(lesson.ids.shape[0])
     for pieces in (2, 8):
-        Training(pair, student, tmp_path, 8, 0, clock=lambda: float(next(now)), pieces=pieces).run(parts)
+        run(pair, student, tmp_path, parts, 8, lambda: float(next(now)), pieces=pieces)
     assert set(seen) == {2}
     assert {mx.load(str(path))["ids"].shape[0] for path in tmp_path.glob("lesson-*")} == {2}
 
@@ -337,7 +341,8 @@ def test_a_training_whose_best_was_moved_begins_anew_and_one_without_a_better_lo
 
 def test_a_training_is_cleared_state_first(tmp_path, monkeypatch):
     """A kill amid clearing left a state without all of its best, which was gone on with."""
-    (tmp_path / kept.STATE).touch()
+    for name in (kept.STATE, f"{kept.TRAINED}.json"):
+        (tmp_path / name).touch()
     monkeypatch.setattr(kept.shutil, "rmtree", lambda folder, ignore_errors: None)  # killed
     kept.clear(tmp_path)
     assert not [*tmp_path.iterdir()]
@@ -378,15 +383,17 @@ class Shuffled:
 def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_refused(
     pair, student, parts, tmp_path, monkeypatch, wrong
 ):
-    monkeypatch.setattr(predict, "PIECES", 12)
     monkeypatch.setattr(engine, "RATE", 2e-3)
     now = iter(range(1000))  # a second for each lesson and each step
-    pieces = pieces_of(parts.judged, 0)
-    before = measure(pair.session(), pieces, 3, lambda *_: None)
+
+    def judged(pair):
+        return measured({one.name: measure(pair.session(), one.pieces(2, 0), SAID, 3) for one in parts.judged}, 3)
+
+    before = judged(pair)
     seconds, learner = (60, Shuffled(student)) if wrong else (100, student)
     done = run(pair, learner, tmp_path, parts, seconds, clock=lambda: float(next(now)))
     tuned = under_adapter(pair, str(tmp_path / training.BEST))
-    found = judge(before, measure(tuned.session(tuned.first), pieces, 3, lambda *_: None))
+    found = judge(before, judged(tuned))
     assert done.best > 0 and found.refusal == ("acceptance fell on documents it never saw" if wrong else ""), found
 
 
