@@ -37,7 +37,7 @@ def main() -> NoReturn:
     told = tell(sys.argv[1:])
     try:
         try:
-            from specdec_cli.cli.main import main as command_line
+            from specdec_cli.main import main as command_line
         finally:
             if told:
                 os.write(2, told)

@@ -57,6 +57,12 @@ def lasted(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def clock(seconds: float) -> str:
+    """75 -> "1:15"."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d}"
+
+
 def progress(done: int, of: int, unit: str = "") -> str:
     """(3.1e9, 9.6e9, "bytes") -> "3.1 of 9.6 GB", (1024, 4000, "token") -> "1 024 of 4 000 tokens", (3, 8) -> "3 of 8".
 

@@ -23,6 +23,8 @@ from specdec_cli.core.request import (
 )
 
 DEMO = "demo"
+# What a pair may be called.
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
 # What ends the names of quantized models in other formats: -Q4_K_M.gguf, -GGUF. A size tells models of a family apart.
 OTHER_FORMAT, SIZED = re.compile(r"[-_.](?:i?q\d|b?f16|gguf).*", re.I), re.compile(r"[a-z].*\d+b")
 

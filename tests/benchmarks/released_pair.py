@@ -33,8 +33,8 @@ import specdec_cli as specdec
 from fakes.chips import CURVES
 from fakes.machine import Machine
 from real import released
-from specdec_cli.bench.prompts import load
 from specdec_cli.core import gain
+from specdec_cli.measure.prompts import load
 
 KINDS = {"code": "code", "prose": "prose", "chat": "questions", "edit": "edits"}
 WAYS = ("mlx-lm K = 3", "K = 2", "K = 3", "auto, model alone", "defaults")

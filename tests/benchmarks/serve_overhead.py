@@ -80,8 +80,8 @@ def main(count):
     """Prints a line for each kind of request."""
     import specdec_cli
     from fakes.server import serving
-    from specdec_cli.serve.model import Model
-    from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+    from specdec_cli.apps.serve.model import Model
+    from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
     pair = specdec_cli.load("demo")
     base = specdec_cli.Request(k=K, sampling={"temperature": 0.0})

@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 
 from fakes.command import Command
-from specdec_cli.chat.transcript import load
 from specdec_cli.core.trace import read_trace
 from specdec_cli.pairs.registry import read_registry
 from specdec_cli.session.cost_file import CostFile
+from specdec_cli.session.transcript import load
 
 EARLIER = Path(__file__).parents[1] / "fakes/earlier"
 

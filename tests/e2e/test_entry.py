@@ -38,7 +38,9 @@ def ended(code: str, *arguments: str, **options) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", ["specdec_cli.cli", "typer", "specdec_cli.cli.bench", "specdec_cli.session.load"])
+@pytest.mark.parametrize(
+    "module", ["specdec_cli.command", "typer", "specdec_cli.apps.bench.command", "specdec_cli.session.load"]
+)
 def test_ctrl_c_while_modules_are_imported_is_no_traceback(module):
     """The bug: the command line's own imports were outside every guard."""
     assert ended(PRESSED, module) == (130, "")
@@ -47,7 +49,7 @@ def test_ctrl_c_while_modules_are_imported_is_no_traceback(module):
 @pytest.mark.slow
 def test_a_program_that_was_told_to_ignore_ctrl_c_goes_on_ignoring_it():
     ignore = lambda: signal.signal(signal.SIGINT, signal.SIG_IGN)  # noqa: E731
-    assert ended(PRESSED, "specdec_cli.cli", preexec_fn=ignore) == (0, "")
+    assert ended(PRESSED, "specdec_cli.command", preexec_fn=ignore) == (0, "")
 
 
 def test_the_installed_command_is_guarded_too():

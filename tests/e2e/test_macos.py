@@ -48,7 +48,7 @@ def planted(*arguments):
     exec(plant, vars(load))
     return original(*arguments)
 load.load_files = planted
-from specdec_cli.cli.main import main
+from specdec_cli.main import main
 main()
 """
 SPECDEC = ("run", "--raw", "-q", "-n", "2", "def f(")

@@ -17,10 +17,10 @@ from fakes import ranks
 from fakes.models import swap_two_ids
 from fakes.ranks import CONFIGS, answers, folders, together
 from golden.models import model_folders
+from specdec_cli.apps.several import launch
+from specdec_cli.apps.several.hosts import read_hosts
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.models.checkpoint import ADAPTER
-from specdec_cli.several import launch
-from specdec_cli.several.hosts import read_hosts
 from specdec_cli.version import __version__
 
 pytestmark = pytest.mark.slow

@@ -39,8 +39,8 @@ def test_the_wheel_holds_the_documents_but_not_their_pictures(wheel):
 
 
 def test_the_wheel_holds_what_pages_are_made_of(wheel):
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("specdec_cli/ui/pages/")}
-    files = (path for path in (ROOT / "specdec_cli/ui/pages").rglob("*") if path.is_file())
+    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("specdec_cli/terminal/pages/")}
+    files = (path for path in (ROOT / "specdec_cli/terminal/pages").rglob("*") if path.is_file())
     assert names == {path.relative_to(ROOT).as_posix() for path in files}
 
 

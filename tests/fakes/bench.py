@@ -13,10 +13,10 @@ from math import exp, log
 from statistics import fmean
 
 from fakes.machine import BY_NAME, Machine
-from specdec_cli.bench.estimate import Estimate
-from specdec_cli.bench.prompts import BenchPrompt, PromptId
-from specdec_cli.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Sample
-from specdec_cli.bench.sweep import Bench, BenchRequest, Cancelled
+from specdec_cli.apps.bench.estimate import Estimate
+from specdec_cli.apps.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Sample
+from specdec_cli.apps.bench.sweep import Bench, BenchRequest, Cancelled
+from specdec_cli.measure.prompts import BenchPrompt, PromptId
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.system.machine import MachineState
 

@@ -10,9 +10,9 @@ from mlx.utils import tree_flatten
 from tokenizers import AddedToken
 
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.serve.model import Model
 
 # Functions are told before the first words of the user's; one call a turn, and what is said beside it is left out.
 LLAMA = """{%- if messages[0].role == 'system' -%}

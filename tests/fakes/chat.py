@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from conformance.architectures import architectures, tiny_network
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
-from specdec_cli.chat.chat import Chat, Loaded
-from specdec_cli.chat.loop import run_chat
-from specdec_cli.chat.settings import ChatSettings
-from specdec_cli.cli.process import as_user_error
+from specdec_cli.apps.chat.chat import Chat, Loaded
+from specdec_cli.apps.chat.loop import run_chat
+from specdec_cli.apps.chat.screen import ChatScreen
+from specdec_cli.apps.chat.settings import ChatSettings
+from specdec_cli.command.process import as_user_error
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.events import Finish, Prefill
 from specdec_cli.core.request import Request
@@ -20,7 +21,6 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.session.signals import Presses
 from specdec_cli.session.slot import Slot
-from specdec_cli.ui.chat.screen import ChatScreen
 
 BYTES = 259
 PAIR = Pair("tiny", "specdec:demo/target", "specdec:demo/draft", 4)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.cli.main import main
+from specdec_cli.main import main
 from specdec_cli.session.signals import ENDING
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 
+from specdec_cli.apps.serve.job import SchedulerStatus
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure, Finish
 from specdec_cli.core.stats import ChatStats
-from specdec_cli.serve.job import SchedulerStatus
 
 
 class Ticket:

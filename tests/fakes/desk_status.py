@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from specdec_cli.apps.serve.job import Job, JobHandle, SchedulerStatus
 from specdec_cli.core.events import Prefill, Reading, Round, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats, Stats
-from specdec_cli.serve.job import Job, JobHandle, SchedulerStatus
 
 
 def rounds(*accepted: int | None) -> tuple[RoundDone, ...]:

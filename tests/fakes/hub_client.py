@@ -66,7 +66,7 @@ def own(root: Path) -> dict[str, str]:
 
 SEVERAL = """
 import contextlib, io, json, os, sys
-from specdec_cli.cli.main import main
+from specdec_cli.main import main
 lines, sys.stdin = sys.stdin, open(os.devnull)
 for line in lines:
     sys.argv, code, out, err = ["specdec", *json.loads(line)], 0, io.StringIO(), io.StringIO()

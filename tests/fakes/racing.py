@@ -6,9 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from fakes.ui_script import PREFILL, START, drafted
-from specdec_cli.core.events import Event, Finish
-from specdec_cli.core.stats import Stats
-from specdec_cli.race.events import (
+from specdec_cli.apps.race.events import (
     DRAFTED,
     PLAIN,
     LaneName,
@@ -19,6 +17,8 @@ from specdec_cli.race.events import (
     RaceState,
     measure_ratio,
 )
+from specdec_cli.core.events import Event, Finish
+from specdec_cli.core.stats import Stats
 
 
 class Clock:

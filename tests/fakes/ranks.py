@@ -16,6 +16,8 @@ from mlx.utils import tree_flatten, tree_map
 from mlx_lm.utils import _get_classes
 
 from fakes.models import byte_tokenizer, write_tokenizer
+from specdec_cli.apps.several import launch, rank
+from specdec_cli.apps.several.hosts import read_hosts
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Finish, RoundDone
 from specdec_cli.core.request import Constraint, request_of
@@ -26,8 +28,6 @@ from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import load as loading
 from specdec_cli.session.load import load
-from specdec_cli.several import launch, rank
-from specdec_cli.several.hosts import read_hosts
 
 BASE = {
     "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 4, "head_dim": 16,
@@ -186,7 +186,7 @@ def other_files(here, there):
 FAULTS = {fault.__name__: fault for fault in (other_version, own_k, unlike, other_token, other_files)}
 
 if __name__ == "__main__":
-    if sys.argv[1] == "specdec_cli.several.rank":
+    if sys.argv[1] == "specdec_cli.apps.several.rank":
         name, *given = os.environ["FAULT"].split()
         FAULTS[name](*given)
         rank.main()

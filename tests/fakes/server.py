@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from starlette.testclient import TestClient
 
-from specdec_cli.serve.http.access import AccessPolicy
-from specdec_cli.serve.http.app import make_app
-from specdec_cli.serve.http.server import Server, listen
-from specdec_cli.serve.http.service import Service
+from specdec_cli.apps.serve.http.access import AccessPolicy
+from specdec_cli.apps.serve.http.app import make_app
+from specdec_cli.apps.serve.http.server import Server, listen
+from specdec_cli.apps.serve.http.service import Service
 
 LOCAL = "http://127.0.0.1:8040"
 

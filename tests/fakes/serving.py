@@ -6,12 +6,12 @@ import threading
 from functools import cache
 
 from fakes.chat import BYTES, networks, tokenizer_in
+from specdec_cli.apps.serve.job import Job
+from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.serve.job import Job
-from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 

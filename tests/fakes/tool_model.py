@@ -9,9 +9,9 @@ from mlx.utils import tree_flatten
 from tokenizers import AddedToken
 
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.serve.model import Model
 
 MARKS = ("<tool_call>", "</tool_call>")
 THINK = ("<think>", "</think>")

@@ -15,7 +15,7 @@ import pyte
 
 from specdec_cli.core.events import Event, Finish, Prefill, Round, RoundDone, Start
 from specdec_cli.core.gain import Gain
-from specdec_cli.ui.panel.state import PanelState
+from specdec_cli.terminal.panel.state import PanelState
 
 START = Start(
     target="org/Target-1B",

@@ -30,7 +30,7 @@ BLOCKED = """
 import socket, sys
 def refuse(*_, **__): raise AssertionError('a socket was opened')
 socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
-from specdec_cli.cli.main import main
+from specdec_cli.main import main
 main()
 """
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there

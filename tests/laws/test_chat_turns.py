@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
-from specdec_cli.chat.commands import run_command
+from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.engine.cache.rollback import common_prefix
 
 KINDS = {"plain": "qwen3", "windowed": "gemma3_text", "hybrid": "qwen3_5"}

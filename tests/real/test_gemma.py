@@ -10,8 +10,7 @@ import specdec_cli as specdec
 from fakes.planted import left_over
 from real import released
 from real.answers import LONG, SETTINGS, TEXTS, equal, plain, spoken
-from specdec_cli.audit.audit import AuditPlan, run_audit
-from specdec_cli.audit.prompts import AuditPrompt
+from specdec_cli.measure.audit import AuditPlan, AuditPrompt, run_audit
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 TOKENS, END_OF_TURN = 32, 106

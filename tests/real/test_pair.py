@@ -12,8 +12,8 @@ import specdec_cli as specdec
 from fakes.server import serving
 from real import released
 from real.answers import TEXTS, equal
-from specdec_cli.serve.model import Model
-from specdec_cli.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.apps.serve.model import Model
+from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 ASKED = "Write a Python function that adds two numbers."

@@ -27,9 +27,9 @@ def test_contributing_stays_short_and_names_files_that_exist():
     examples = {
         "engine/drafters/echo.py",
         "engine/heads/toy.py",
-        "serve/http/generate.py",
-        "cli/NAME.py",
-        "tests/unit/serve/http/test_generate.py",
+        "apps/serve/http/generate.py",
+        "apps/NAME/command.py",
+        "tests/unit/apps/serve/http/test_generate.py",
     }
     named = set(re.findall(r"`((?:[\w.]+/)*\w+\.py)`", text)) - examples
     homes = [ROOT / ("" if name.startswith("tests/") else "specdec_cli") / name for name in named]

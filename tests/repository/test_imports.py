@@ -1,6 +1,7 @@
 """Where other libraries enter the package; every other module does without them."""
 
 import ast
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,17 @@ import specdec_cli
 
 PACKAGE = Path(specdec_cli.__file__).parent
 ENTRIES = {
-    "rich": ("ui",),
-    "typer": ("cli",),
+    "rich": ("terminal", *(f"apps.*.{part}" for part in ("screen", "chats_screen", "thinking", "panel", "download"))),
+    "typer": ("main", "command", *(f"apps.*.{part}" for part in ("command", "chats", "servers", "demo"))),
     "mlx": ("engine",),
     "mlx_lm": ("engine", "models"),
     "transformers": ("models.tokenizer",),
     "llguidance": ("models.grammar",),
     "numpy": ("models.bans", "models.grammar"),
     "huggingface_hub": ("hub",),
-    "prompt_toolkit": ("ui.chat.line_editor",),
-    "starlette": ("serve.http",),
-    "uvicorn": ("serve.http",),
+    "prompt_toolkit": ("apps.chat.line_editor",),
+    "starlette": ("apps.serve.http",),
+    "uvicorn": ("apps.serve.http",),
 }
 
 
@@ -35,7 +36,7 @@ def imported(source):
 def strangers(module, libraries):
     """Those of its `libraries` that enter elsewhere."""
     places = {name: ENTRIES[name] for name in libraries if name in ENTRIES}
-    return [n for n, allowed in places.items() if not any(f"{module}.".startswith(f"{entry}.") for entry in allowed)]
+    return [n for n, allowed in places.items() if not any(fnmatch(f"{module}.", f"{entry}.*") for entry in allowed)]
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,14 @@ from faults import ROOT
 SOURCE = ROOT / "specdec_cli"
 READS = re.compile(r"\.read_bytes\(|\.read_text\(|\.open\((\"r|encoding)|(?<![.\w])open\(")
 # What the package carries, and what the system's kernel shows.
-OURS = {"engine/selftest.py", "bench/prompts.py", "cli/help.py", "ui/html.py", "system/blas.py", "system/machine.py"}
+OURS = {
+    "engine/selftest.py",
+    "measure/prompts.py",
+    "command/help.py",
+    "terminal/html.py",
+    "system/blas.py",
+    "system/machine.py",
+}
 
 
 def test_no_other_module_opens_a_file_to_read_it():

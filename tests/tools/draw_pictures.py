@@ -15,10 +15,10 @@ from rich.text import Text
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.fates import TokenStream
 from specdec_cli.core.trace import TraceReply, read_trace
-from specdec_cli.ui.export import export_recorded, recorder
-from specdec_cli.ui.panel.answer import ANSWER_STYLES
-from specdec_cli.ui.panel.frame import render
-from specdec_cli.ui.panel.state import PanelState
+from specdec_cli.terminal.export import export_recorded, recorder
+from specdec_cli.terminal.panel.answer import ANSWER_STYLES
+from specdec_cli.terminal.panel.frame import render
+from specdec_cli.terminal.panel.state import PanelState
 
 DOCUMENTS = Path(__file__).parents[2] / "specdec_cli/docs"
 ASKED = ("--raw", "-n", "100", "def parse_date(text):")

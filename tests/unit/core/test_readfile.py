@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.chat.transcript import Transcript, load, save
+from specdec_cli.apps.chat.line_editor import PrivateHistory
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.hub import places
 from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.cost_file import CostFile
+from specdec_cli.session.transcript import Transcript, load, save
 from specdec_cli.system.config import read_config
 from specdec_cli.system.servers import running, servers_folder
-from specdec_cli.ui.chat.line_editor import PrivateHistory
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from specdec_cli.chat.loop import LineReader
+from specdec_cli.apps.chat.loop import LineReader
 from specdec_cli.core import jsonfile
 from specdec_cli.core.textfile import decode_text
 

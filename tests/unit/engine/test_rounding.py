@@ -8,9 +8,9 @@ import pytest
 from mlx_lm.generate import wired_limit
 
 from fakes.models import TINY, tiny_network
-from specdec_cli.audit.rounding import difference
 from specdec_cli.engine.baseline import KnownText, Position, mlx_lm_leads, plain_steps, row_leads
 from specdec_cli.engine.model import CachedModel
+from specdec_cli.measure.rounding import difference
 
 PROMPT = [5, 9, 130, 77]
 

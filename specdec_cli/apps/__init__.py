@@ -1,0 +1,1 @@
+"""A command a folder: its options, its work and its screen."""

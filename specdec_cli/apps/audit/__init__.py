@@ -1,0 +1,1 @@
+"""Is a pair lossless here?"""

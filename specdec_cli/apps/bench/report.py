@@ -1,0 +1,263 @@
+"""What a result says: rows by K and by kind, costs of a round, and two results side by side (pure).
+
+Every figure follows from the result. Letters: K draft length, n rows of a target pass; costs are in plain steps.
+Speed-ups are ratios to mlx-lm's plain decoding of the same prompt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from math import log
+from statistics import median
+from typing import Any, Literal
+
+from specdec_cli.apps.bench.estimate import Estimate, Recommendation, arms_of, better, estimates, log_rates, recommend
+from specdec_cli.apps.bench.result import BenchResult, Condition, CostSample, Length, Sample, kinds_of
+from specdec_cli.core.stats import ratio
+from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval, interval_over
+from specdec_cli.measure.prompts import PromptId
+
+# Speed-ups of one kind that differ by less are a tie; the smaller K is named.
+SAME = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class CostCurve:
+    """Median costs in plain steps: `draft` by K, `verify` by n. `plain_seconds` is the length of a plain step."""
+
+    draft: Mapping[int, float]
+    verify: Mapping[int, float]
+    plain_seconds: float
+
+    @property
+    def draft_step(self) -> float:
+        """c: the cost of one draft token, averaged over all K."""
+        return sum(self.draft.values()) / sum(self.draft)
+
+    def round(self, k: int) -> float:
+        """Cost of a round of `k` drafted tokens."""
+        return self.draft[k] + self.verify[k + 1]
+
+
+def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
+    """Each sample over the plain step measured next to it: a machine that slows down changes both."""
+    by_k: dict[int, list[CostSample]] = {}
+    for sample in sorted(samples, key=lambda one: one.k):
+        by_k.setdefault(sample.k, []).append(sample)
+    if not by_k:
+        return None
+    draft = {k: median(one.draft_seconds / one.plain_seconds for one in found) for k, found in by_k.items()}
+    verify = {k + 1: median(one.verify_seconds / one.plain_seconds for one in found) for k, found in by_k.items()}
+    return CostCurve(draft, verify, median(one.plain_seconds for found in by_k.values() for one in found))
+
+
+@dataclass(frozen=True, slots=True)
+class LengthRow:
+    """One K, of all prompts or of one `kind`; `measured` on enough of them, or on too few. An unknown figure is None.
+
+    `judged_rate` is accepted / (accepted + rejected), `verify_steps` is v(K + 1), and `draft_share` the draft's part of
+    a round's time.
+    """
+
+    k: Length
+    measured: bool
+    speedup: Interval | None
+    tokens_per_second: Interval | None
+    acceptance_rate: float | None = None
+    judged_rate: float | None = None
+    mean_acceptance_length: float | None = None
+    draft_share: float | None = None
+    verify_steps: float | None = None
+    ttft_seconds: float | None = None
+    peak_memory_bytes: int | None = None
+    kind: str = ""
+
+    @property
+    def source(self) -> Literal["baseline", "measured", "too few"]:
+        """What its figures rest on. Every display shows this: a handful of answers are no measurement."""
+        if self.k == 0:
+            return "baseline"
+        return "measured" if self.measured else "too few"
+
+    @property
+    def advice(self) -> str:
+        """What to do for this kind; empty where the K is simply to be used."""
+        if self.k == 0:
+            return "decode plainly"
+        return "" if self.speedup and self.speedup.low > 1.0 else "within noise"
+
+
+def make_row(
+    k: Length, speedup: Interval | None, samples: Sequence[Sample], verify: float | None, kind: str
+) -> LengthRow:
+    """The figures of these answers; tokens a pass exclude the first round."""
+
+    def total(*names: str) -> float:
+        return sum(float(getattr(sample, name)) for sample in samples for name in names)
+
+    accepted, answers = total("draft_n_accepted"), len(samples)
+    seconds = total("draft_seconds", "verify_seconds")
+    rates = log_rates(samples)
+    return LengthRow(
+        k,
+        k == 0 or (speedup is not None and speedup.prompts >= FEWEST_PROMPTS),
+        speedup,
+        interval_over(rates).exp() if rates else None,
+        ratio(accepted, total("draft_n")),
+        ratio(accepted, accepted + total("rejected_n")),
+        ratio(total("timed_tokens"), total("target_passes") - answers) if k else None,
+        ratio(total("draft_seconds"), seconds) if k else None,
+        verify,
+        median(one.ttft_seconds for one in samples) if samples else None,
+        max((one.peak_memory_bytes for one in samples if one.peak_memory_bytes), default=None),
+        kind,
+    )
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every figure about one condition."""
+
+    result: BenchResult
+    condition: Condition
+
+    @property
+    def name(self) -> str:
+        return f"{self.condition.contender.name}, temperature {self.condition.temperature:g}"
+
+    @cached_property
+    def curve(self) -> CostCurve | None:
+        return cost_curve(cost for cost in self.result.costs if cost.condition == self.condition)
+
+    @cached_property
+    def estimates(self) -> list[Estimate]:
+        """Every arm that was measured, in the order of the settings."""
+        return estimates(arms_of(self.condition, self.result.settings.ks), self.result.samples)
+
+    @cached_property
+    def recommendation(self) -> Recommendation:
+        return recommend(self.condition, self.estimates)
+
+    @cached_property
+    def prompts(self) -> list[PromptId]:
+        """Those that an arm has answered beside the baseline."""
+        return list(dict.fromkeys(at for one in self.estimates for at in one.measured))
+
+    @cached_property
+    def rows(self) -> list[LengthRow]:
+        """The baseline, then every K that was measured."""
+        found = [self._row(0)]
+        for one in self.estimates:
+            k = one.arm.k
+            verify = self.curve.verify.get(k + 1) if self.curve is not None and k != "auto" else None
+            found.append(make_row(k, one.interval.exp(), self._samples(k), verify, ""))
+        return found
+
+    @cached_property
+    def kinds(self) -> list[LengthRow]:
+        """The smallest K of each kind that was measured to be as fast as its fastest; 0 where plain decoding is."""
+        found = []
+        for kind in kinds_of(self.prompts):
+            known = []
+            for one in self.estimates:
+                logs = {at: value for at, value in one.measured.items() if at.kind == kind}
+                known += [(one.arm.k, interval_over(logs))] if len(logs) >= FEWEST_PROMPTS else []
+            if known:
+                best = max(speedup.mean for _, speedup in known)
+                k, speedup = next((k, speedup) for k, speedup in known if speedup.mean >= best - SAME)
+                row = make_row(k, speedup.exp(), self._samples(k, kind), None, kind)
+                found.append(row if best > 0 else self._row(0, kind))
+        return found
+
+    def judged_rate(self, kind: str = "") -> float | None:
+        """accepted / judged of all answers whose K was a number, or of those of one kind."""
+        ks = [one.arm.k for one in self.estimates if one.arm.k != "auto"]
+        samples = [sample for k in ks for sample in self._samples(k, kind)]
+        return make_row("auto", None, samples, None, kind).judged_rate
+
+    def _row(self, k: int, kind: str = "") -> LengthRow:
+        """The baseline's row."""
+        samples = self._samples(k, kind)
+        prompts = len({sample.prompt for sample in samples})
+        return make_row(k, Interval(1.0, 1.0, 1.0, prompts) if samples else None, samples, None, kind)
+
+    def _samples(self, k: Length, kind: str = "") -> list[Sample]:
+        arm = self.condition.arm(k)
+        return [s for s in self.result.samples if s.arm == arm and kind in ("", s.prompt.kind)]
+
+
+def reports(result: BenchResult) -> list[Report]:
+    """One for each condition."""
+    return [Report(result, condition) for condition in result.settings.conditions]
+
+
+def best_reports(found: Sequence[Report]) -> list[Report]:
+    """The report of the best contender at each temperature."""
+    chosen = []
+    for temperature in dict.fromkeys(one.condition.temperature for one in found):
+        mine = [one for one in found if one.condition.temperature == temperature]
+        recommendation = better([(one.recommendation, one.estimates) for one in mine])
+        chosen.append(next(one for one in mine if one.recommendation is recommendation))
+    return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One K in both results."""
+
+    k: Length
+    first: LengthRow
+    second: LengthRow
+
+    @property
+    def ratio(self) -> Interval | None:
+        """The second's tokens a second ÷ the first's, with the interval of two independent benches; None if unknown."""
+        one, other = self.first.tokens_per_second, self.second.tokens_per_second
+        if one is None or other is None or min(one.prompts, other.prompts) < FEWEST_PROMPTS:
+            return None
+        mean = log(other.mean / one.mean)
+        half = (log(one.high / one.low) ** 2 + log(other.high / other.low) ** 2) ** 0.5 / 2
+        return Interval(mean, mean - half, mean + half, min(one.prompts, other.prompts)).exp()
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The K that both measured, and every setting and version in which they differ: name -> (first, second)."""
+
+    differences: Mapping[str, tuple[str, str]]
+    changes: tuple[tuple[str, tuple[Change, ...]], ...]
+
+
+def compare(one: BenchResult, other: BenchResult) -> Comparison:
+    """Rows of the conditions that both have. Two results of one condition each are compared whatever these are."""
+    first, second = reports(one), reports(other)
+    alone = len(first) == len(second) == 1
+    both = [(a, b) for a in first for b in second if alone or a.condition == b.condition]
+    changes = []
+    for a, b in both:
+        rows = {row.k: row for row in b.rows}
+        changes.append((a.name, tuple(Change(row.k, row, rows[row.k]) for row in a.rows if row.k in rows)))
+    facts, others = _facts(one), _facts(other)
+    pairs = {name: (str(facts.get(name, "–")), str(others.get(name, "–"))) for name in facts | others}
+    return Comparison({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, tuple(changes))
+
+
+def as_typed(ks: Iterable[Length]) -> str:
+    """(0, 1, 2, 4, "auto") -> "0-2,4,auto", as `-k` takes it."""
+    groups: list[list[Length]] = []
+    for k in ks:
+        follows = groups and k != "auto" and groups[-1][-1] == k - 1
+        groups[-1].append(k) if follows else groups.append([k])
+    return ",".join(f"{group[0]}-{group[-1]}" if len(group) > 2 else ",".join(map(str, group)) for group in groups)
+
+
+def _facts(result: BenchResult) -> dict[str, Any]:
+    settings, environment = asdict(result.settings), asdict(result.environment)
+    found = {name: value for name, value in settings.items() if name not in ("contenders", "named", "own_context")}
+    found |= {"ks": as_typed(result.settings.ks), "temperatures": ", ".join(f"{t:g}" for t in settings["temperatures"])}
+    found["drafts"] = " and ".join(contender.name for contender in result.settings.contenders)
+    found |= {name: environment[name] for name in ("chip", "system", "dtype")}
+    found |= {name: environment["before"][name] for name in ("power", "low_power_mode")}
+    return {**found, **environment["versions"], "date": environment["date"], "partial": result.partial}

@@ -1,0 +1,246 @@
+"""A bench on a terminal: its progress, its report, and two results side by side.
+
+Figures of too few prompts have no interval; names from files are filtered for the terminal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from specdec_cli.apps.bench import sentences
+from specdec_cli.apps.bench.estimate import RULE
+from specdec_cli.apps.bench.report import Comparison, LengthRow, Report, best_reports
+from specdec_cli.apps.bench.result import BenchResult
+from specdec_cli.core.format import clock, lasted, percent, size
+from specdec_cli.core.progress import Step
+from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
+from specdec_cli.terminal.panel.status import StatusLine
+from specdec_cli.terminal.summary import SEPARATOR
+from specdec_cli.terminal.terminal import MUTED, make_console, safe
+
+
+@contextmanager
+def bench_progress(
+    err: TextIO, quiet: bool
+) -> Iterator[tuple[Callable[[str, float, float], None], Callable[[str], None]]]:
+    """What shows progress on `err`, and what prints a line meanwhile; nothing if `quiet`."""
+    with StatusLine(err, "measuring", shown=not quiet) as line:
+
+        def on_progress(what: str, share: float, seconds_left: float) -> None:
+            note = f"{clock(seconds_left)} left{SEPARATOR}{what.removeprefix('measuring ')}"
+            line.say(Step("", round(100 * share), 100, "%", note))
+
+        yield on_progress, line.tell
+
+
+# The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
+NOISIEST = 10
+# A bar takes the cells that the columns leave, within these bounds.
+NARROWEST, WIDEST = 6, 40
+# (least width of the screen, headings of the figures, space between columns, cells of all of them)
+BAR: Final = "│ plain"
+LAYOUTS: Final = (
+    (110, ("tok/s", "speed-up", BAR, "accepted", "per pass", "draft", "pass cost", "first token", "peak"), 2, 97),
+    (76, ("tok/s", "speed-up", BAR, "acc.", "/pass", "draft", "cost", "TTFT", "peak"), 1, 69),
+    (0, ("tok/s", "speed-up", BAR, "acc.", "/pass"), 1, 44),
+)
+# What the intervals are, below every table.
+LEGEND: Final = f"the 95 % interval over prompts, of at least {FEWEST_PROMPTS}"
+KIND_HEADINGS: Final = ("kind", "best K", "speed-up", "accepted", "")
+COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold yellow", "unknown": "bold yellow"}
+
+
+def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]) -> None:
+    """A table for each condition, the best K by kind, the recommendation and the next command."""
+    console.print(heading(result))
+    best = best_reports(reports)
+    for report in reports:
+        console.print()
+        if len(reports) > 1:
+            name, temperature = report.condition.contender.name, report.condition.temperature
+            console.print(Text.assemble((safe(name), "bold"), (f"{SEPARATOR}temperature {temperature:g}", "dim")))
+        console.print(rows_table(report, console.width))
+        console.print(Text(f"±: {LEGEND}; {len(report.prompts)} were measured", "dim"))
+        if report.kinds:
+            console.print()
+            console.print(kinds_table(report.kinds))
+        console.print()
+        _print_sentences(console, report, chosen=report in best and len(best) < len(reports))
+    console.print(_labelled("machine", sentences.surroundings(result), "yellow" if sentences.drifted(result) else ""))
+    if result.partial:
+        console.print(Text("partial: interrupted, so less was measured than planned", "bold yellow"))
+    console.print()
+    for report in best:
+        console.print(Text(safe(sentences.command(report)), "bold"), soft_wrap=True)
+
+
+def heading(result: BenchResult) -> Text:
+    """Who was measured, where, and how."""
+    settings, environment = result.settings, result.environment
+    ends = "natural ends" if settings.ends == "natural" else "fixed length"
+    drafts = " or ".join(contender.name for contender in settings.contenders)
+    short = settings.target.rstrip("/").rsplit("/", 1)[-1]
+    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, lasted(round(result.seconds))]
+    first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{SEPARATOR}{short} + {drafts}"), "dim"))
+    return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
+
+
+def cells(row: LengthRow) -> list[str]:
+    """K and the figures of one row, here and on the page."""
+    steps, seconds = row.verify_steps, row.ttft_seconds
+    return [
+        str(row.k),
+        sentences.spread(row.tokens_per_second, 1),
+        f"{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×",
+        percent(row.acceptance_rate, unknown=""),
+        "" if row.mean_acceptance_length is None else f"{row.mean_acceptance_length:.2f}",
+        percent(row.draft_share, unknown=""),
+        "" if steps is None else f"{steps:.2f}",
+        "" if seconds is None else f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s",
+        "" if row.peak_memory_bytes is None else size(row.peak_memory_bytes),
+    ]
+
+
+def kind_cells(row: LengthRow) -> list[str]:
+    """The best K of one kind of text, under KIND_HEADINGS."""
+    speedup = f"{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×"
+    return [row.kind, str(row.k), speedup, percent(row.acceptance_rate, unknown=""), row.advice]
+
+
+def rows_table(report: Report, width: int) -> Table:
+    """A row for each K."""
+    rows = report.rows
+    _, headings, space, taken = next(layout for layout in LAYOUTS if width >= layout[0])
+    table = _table(" K", headings, space)
+    most = furthest(rows)
+    room = max(NARROWEST, min(WIDEST, width - taken))
+    for row in rows:
+        chosen = report.recommendation.marks(row.k)
+        style = "bold" if chosen else "" if row.measured else "dim"
+        k, *figures = (Text(cell, style) for cell in cells(row))
+        drawn = bar(row.speedup, most, room, row.measured)
+        table.add_row(Text("★" if chosen else " ", style) + k, *figures[:2], drawn, *figures[2 : len(headings) - 1])
+    return table
+
+
+def furthest(rows: Sequence[LengthRow]) -> float:
+    """Where the bars end: at the highest end of an interval, or at twice the fastest where that is still further."""
+    known = [row.speedup for row in rows if row.speedup]
+    most = max((one.mean for one in known), default=1.0)
+    return max(most, min(2 * most, max((one.high for one in known if has_interval(one)), default=most)))
+
+
+def is_noisy(value: Interval) -> bool:
+    """Whether its ends are so far apart that they say nothing."""
+    return value.high > NOISIEST * value.low
+
+
+def has_interval(value: Interval) -> bool:
+    """Whether its ends are worth drawing."""
+    return value.prompts >= FEWEST_PROMPTS and value.low < value.high and not is_noisy(value)
+
+
+def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text:
+    """0 … `most` on `cells` cells, broken where of too few prompts; plain decoding's cell is crossed.
+
+    The interval is drawn from ├ to ┤, as far as the cells reach.
+    """
+    if value is None:
+        return Text("")
+    line, cross = ("━", "┿") if measured else ("╌", "┼")
+    reached, low, high = (round(end / most * cells) for end in (value.mean, value.low, value.high))
+    plain = min(cells - 1, round(cells / most) - 1)
+    drawn = [line if at < reached else " " for at in range(cells)]
+    if has_interval(value):
+        drawn[reached:high] = "─" * (min(high, cells) - reached)
+        for end, mark in ((low, "├"), (high, "┤")):
+            drawn[end - 1 : end] = mark if 0 < end <= cells else ""
+    drawn[plain] = "│" if drawn[plain] == " " else cross if plain < reached else "┼"
+    filled, beyond = "".join(drawn[:reached]), "".join(drawn[reached:])
+    return Text.assemble((filled, "green" if value.mean > 1.0 else "yellow"), (beyond, MUTED))
+
+
+def kinds_table(kinds: Sequence[LengthRow]) -> Table:
+    """The best K of each kind of text."""
+    table = _table(KIND_HEADINGS[0], KIND_HEADINGS[1:])
+    for row in kinds:
+        *figures, advice = kind_cells(row)
+        table.add_row(*map(safe, figures), Text(advice, "yellow"))
+    return table
+
+
+def _table(first: str, others: Sequence[str], space: int = 2) -> Table:
+    """The first column to the left, the others to the right."""
+    table = Table(box=None, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in others:
+        table.add_column(heading, justify="left" if heading == BAR else "right", no_wrap=True)
+    return table
+
+
+def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
+    answer = report.recommendation.answer
+    better = "the better one; " if chosen else ""
+    console.print(_labelled("result", better + sentences.conclusion(report), COLOURS[answer]))
+    if doubt := sentences.busy(report.result):
+        console.print(_labelled("but", doubt, "bold yellow"))
+    if even := sentences.break_even(report):
+        console.print(_labelled("break-even", even))
+    if answer != "unknown":
+        console.print(_labelled("rule", RULE, "dim"))
+
+
+def _labelled(label: str, text: str, style: str = "") -> Table:
+    """A dim label, and text that wraps in a column of its own."""
+    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    grid.add_column(no_wrap=True, style="dim", min_width=10)
+    grid.add_column(overflow="fold")
+    grid.add_row(label, Text(safe(text), style))
+    return grid
+
+
+def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> None:
+    """The differences in settings, then a row for each K."""
+    console = make_console(out, plain=False)
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("differs", *names):
+        table.add_column(safe(heading), overflow="fold")
+    for name, (one, other) in found.differences.items():
+        table.add_row(Text(name, "dim"), safe(one), safe(other))
+    if found.differences:
+        console.print(table)
+    for title, changes in found.changes:
+        console.print()
+        console.print(Text(safe(title), "bold"))
+        rows = _table("K", ("tok/s", "tok/s", "change", "speed-up", "speed-up"))
+        for change in changes:
+            both = change.first, change.second
+            rates = [_figure(row.tokens_per_second, 1) for row in both]
+            gains = [_figure(row.speedup, 2) + "×" for row in both]
+            rows.add_row(str(change.k), *rates, _change(change.ratio), *gains)
+        console.print(rows)
+    if not found.changes:
+        console.print("the two results have no draft and temperature in common")
+        return
+    console.print(Text(f"in brackets: {LEGEND}", "dim"))
+
+
+def _figure(value: Interval | None, digits: int) -> str:
+    return "–" if value is None else f"{value.mean:.{digits}f}"
+
+
+def _change(ratio: Interval | None) -> Text:
+    """The second's speed against the first's; uncoloured where the interval includes no change."""
+    if ratio is None:
+        return Text("–")
+    if is_noisy(ratio):
+        return Text("too noisy")
+    low, mean, high = (100 * (value - 1) for value in (ratio.low, ratio.mean, ratio.high))
+    colour = "green" if low > 0 else "red" if high < 0 else ""
+    return Text(f"{mean:+.1f} % ({low:+.1f} to {high:+.1f})", colour)

@@ -1,0 +1,1 @@
+"""The pairs, and the models of each: listed, judged, downloaded, removed."""

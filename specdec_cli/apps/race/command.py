@@ -1,0 +1,130 @@
+"""`specdec race`. The verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from specdec_cli.command.command import grouped, notify
+from specdec_cli.command.export import require_writable, write_export
+from specdec_cli.command.load import (
+    AnswerSettings,
+    introduce_demo,
+    load_session,
+    specify,
+    warn_of_unused_k,
+    without_reason,
+)
+from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions
+from specdec_cli.command.prompt import read_prompt
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Failure
+from specdec_cli.session.signals import Interrupt
+from specdec_cli.system.machine import warning_of_load
+
+if TYPE_CHECKING:
+    from specdec_cli.apps.race.events import RaceEvent
+
+app = typer.Typer()
+EXAMPLES = """specdec race --raw -n 100 'def read_lines(path):'
+specdec race 'Why is the sky blue?' --export race.md --export race.svg
+specdec race -k 0 'Hi'   plain against plain: what chance alone does"""
+
+
+@app.command(epilog=EXAMPLES)
+@grouped
+def race(
+    *,
+    prompt: str | None = None,
+    models: ModelOptions,
+    answer: AnswerOptions = AnswerOptions(max_tokens=256),  # noqa: B008 - frozen
+    raw: bool = False,
+    export: list[Path] | None = None,
+    json: bool = False,
+    quiet: bool = False,
+    plain: bool = False,
+    sampling: SamplingOptions,
+) -> None:
+    """Plain against drafted decoding, side by side.
+
+    Whether the texts are the same, and the measured ratio. Both share this machine: the lane with less compute time
+    behind it goes next, so who is ahead is ahead.
+    """
+    asked = AnswerSettings.read(answer, sampling)
+    files = tuple(export or ())
+    require_writable("--export", files, (".json", ".md", ".svg", ".html"))
+    text = read_prompt(prompt, command="specdec race")
+    events = run_race(models, asked, RacePrompt(text, raw, answer.system), json=json, quiet=quiet, plain=plain)
+    for file in files:
+        from specdec_cli.apps.race.screen import race_file
+
+        write_export("--export", file, race_file(events, file.suffix.lower()), shown=not (quiet or json), plain=plain)
+    require_lossless(events)
+
+
+@dataclass(frozen=True, slots=True)
+class RacePrompt:
+    """What is put to both lanes; `raw`: they continue it."""
+
+    text: str
+    raw: bool
+    system: str | None = None
+
+
+def run_race(
+    models: ModelOptions, asked: AnswerSettings, prompt: RacePrompt, *, json: bool, quiet: bool, plain: bool
+) -> list[RaceEvent]:
+    """All events of one race, shown as they come. Raises: SpecdecError."""
+    shown = not (quiet or json)
+    warn_of_unused_k(models, asked.k, shown=shown, plain=plain)
+    spec = without_reason(specify(models, raw=True, shown=shown, plain=plain))
+    doubt = warning_of_load(shown and sys.stderr.isatty())
+    # Two lanes have caches of their own.
+    reserve_tokens = 2 * (asked.asked.max_tokens + len(prompt.text) // 3)
+    session = load_session(spec, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
+    from specdec_cli.apps.race import race as lanes
+    from specdec_cli.apps.race.screen import race_display
+
+    request = asked.request(spec)
+    rendered = partial(session.pair.chat_tokens, system=prompt.system, values=asked.template)
+    request = lanes.same_text(request, session.pair.effective(request)["temperature"])
+    ids = session.pair.text_tokens(prompt.text) if prompt.raw else rendered(prompt.text)
+    introduce_demo(spec.pair.name, shown=shown, plain=plain)
+    events: list[RaceEvent] = []
+    with ExitStack() as stack:
+        show = stack.enter_context(race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain))
+        interrupt = stack.enter_context(Interrupt())
+        plan = lanes.RacePlan(request, ids, prompt.text, prompt.raw)
+        try:
+            for event in lanes.race(session.pair, plan, interrupt.requested):
+                events.append(event)
+                show(event)
+        except SpecdecError as error:
+            if events:  # a failure after the start is an event too
+                show(Failure(error.message, error.hint, error.exit_code))
+                error.told = True
+            raise
+    if doubt:
+        notify(doubt, plain)
+    return events
+
+
+def require_lossless(events: Sequence[RaceEvent]) -> None:
+    """Raises: typer.Exit after Ctrl-C, SpecdecError where the lanes' texts differ by more than rounding."""
+    from specdec_cli.apps.race.events import RaceFinish
+
+    finish = events[-1]
+    if isinstance(finish, RaceFinish) and finish.reason == "interrupted":
+        raise typer.Exit(130)
+    if isinstance(finish, RaceFinish) and finish.divergence is not None and not finish.lossless:
+        raise SpecdecError(
+            f"the lanes' texts differ by more than rounding: {finish.divergence.summary}",
+            "specdec audit compares more texts; -k 0 decodes plainly",
+        )

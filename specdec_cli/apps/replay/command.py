@@ -1,0 +1,80 @@
+"""`specdec replay`. A trace alone is enough: no model is loaded, and every figure is the recorded one."""
+
+from __future__ import annotations
+
+import math
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from specdec_cli.command.command import grouped, notify
+from specdec_cli.command.export import write_export
+from specdec_cli.command.options import LookOptions
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Failure
+from specdec_cli.pairs.pair import DEMO
+from specdec_cli.session.signals import Interrupt
+
+if TYPE_CHECKING:
+    from specdec_cli.core.trace import Trace
+    from specdec_cli.terminal.display import Look
+
+app = typer.Typer()
+EXAMPLES = """specdec run --trace answer.jsonl 'Return the lines of a file.'
+specdec replay answer.jsonl --speed 0.5
+specdec replay answer.jsonl --html answer.html"""
+
+
+@app.command(epilog=EXAMPLES)
+@grouped
+def replay(
+    *,
+    file: Path,
+    speed: float | None = None,
+    svg: Path | None = None,
+    html: Path | None = None,
+    display: LookOptions,
+) -> None:
+    """Play a trace again, or export it as a picture or a page.
+
+    Accepted and rejected words, and the target's own, have colours and marks.
+    """
+    from specdec_cli.core.trace import read_trace
+    from specdec_cli.terminal.export import trace_picture
+
+    if speed is not None and not speed > 0.0:
+        raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
+    trace = read_trace(file)
+    finished = True
+    if svg is None and html is None:
+        finished = _play(trace, speed, display.look)
+    for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
+        if target is not None:
+            write_export(option, target, trace_picture(trace, suffix), shown=not display.quiet, plain=display.plain)
+    if finished and trace.cut_short and not display.quiet:
+        notify(f"{file} ends before its last reply does", display.plain)
+    if not finished:
+        raise typer.Exit(130)
+
+
+def _play(trace: Trace, speed: float | None, look: Look) -> bool:
+    """Whether it came to its end."""
+    from specdec_cli.apps.replay.screen import paced, play
+    from specdec_cli.terminal.display import open_display, print_error
+
+    name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
+    with ExitStack() as stack:
+        screen = open_display(sys.stdout, sys.stderr, look, name)
+        interrupt = stack.enter_context(Interrupt())
+        watched = sys.stdout.isatty() or sys.stderr.isatty()
+        pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
+        display = stack.enter_context(screen)
+        for reply in trace.replies:
+            if not play(reply.events(), display, pause):
+                return not interrupt.requested()
+            if isinstance(reply.end, Failure):
+                print_error(sys.stderr, reply.end, look.plain)
+    return True

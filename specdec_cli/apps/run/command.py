@@ -1,0 +1,144 @@
+"""`specdec run`. The answer alone is on stdout, and the text so far is kept however the run ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from specdec_cli.apps.chat.command import ANSWER, keys_kept, open_transcript, talk
+from specdec_cli.command.command import grouped, notify
+from specdec_cli.command.habits import name_first
+from specdec_cli.command.load import (
+    AnswerSettings,
+    introduce_demo,
+    load_session,
+    specify,
+    warn_of_unread,
+    warn_of_unused_k,
+    without_reason,
+)
+from specdec_cli.command.machines import take_part
+from specdec_cli.command.options import (
+    AnswerOptions,
+    DisplayOptions,
+    HostOptions,
+    ModelOptions,
+    SamplingOptions,
+    ShapeOptions,
+)
+from specdec_cli.command.prompt import file_text, read_prompt
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Event, Failure, Finish
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, NONE
+from specdec_cli.core.request import require_lookups
+from specdec_cli.session.signals import Interrupt
+from specdec_cli.system.machine import warning_of_load
+
+if TYPE_CHECKING:
+    from specdec_cli.terminal.display import Display
+
+app = typer.Typer()
+EXAMPLES = """specdec run 'Return the lines of a file.'
+specdec run qwen3-8b 'Why is the sky blue?'
+cat notes.txt | specdec run --raw -n 64 --json"""
+
+
+@app.command(epilog=EXAMPLES)
+@grouped
+def run(
+    *,
+    context: typer.Context,
+    model: str | None = None,
+    prompt: str | None = None,
+    file: Path | None = None,
+    preset: str | None = None,
+    models: ModelOptions,
+    machines: HostOptions,
+    answer: AnswerOptions,
+    shape: ShapeOptions,
+    predict: Path | None = None,
+    raw: bool = False,
+    display: DisplayOptions,
+    sampling: SamplingOptions,
+    private: bool = False,
+) -> None:
+    """Answer one prompt; stdout holds the answer alone.
+
+    The panel and the summary are on stderr. Without a prompt it is a chat.
+    """
+    take_part(machines, models.kv_bits)
+    models, prompt = name_first(context, models, model, prompt)
+    nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
+    if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
+        from specdec_cli.session.kept_chats import Keeper
+
+        if answer.max_tokens == AnswerOptions().max_tokens:
+            answer = replace(answer, max_tokens=ANSWER.max_tokens)
+        asked = AnswerSettings.read(answer, sampling, shape)
+        keeper = None if private else Keeper(tells=display.notices)
+        with keys_kept(display):
+            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not private)
+        return
+    asked = AnswerSettings.read(answer, sampling, shape)
+    text, predicted = read_prompt(prompt, file), file_text(predict, "--predict", "name a file of what you expect")
+    said = {"shown": display.notices, "plain": display.plain}
+    warn_of_unused_k(models, asked.k, **said)
+    spec = without_reason(specify(models, asked.ks, raw=raw, **said))
+    if predicted and models.drafter is None and spec.drafter != NONE.name:
+        spec = replace(spec, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
+    request = replace(asked.request(spec), predict=predicted)
+    require_lookups(predicted, request.drafter, request.k)
+    doubt = warning_of_load(display.notices and sys.stderr.isatty())
+    with ExitStack() as stack:
+        screen = stack.enter_context(display.open(spec.pair.name))
+        reserve_tokens = answer.max_tokens + len(text) // 3
+        began = time.monotonic()
+        session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
+        if display.verbose:
+            notify(f"loaded in {time.monotonic() - began:.1f} s", display.plain)
+        ids = session.pair.text_tokens(text) if raw else session.pair.chat_tokens(text, answer.system, asked.template)
+        warn_of_unread(asked.template, session, **said)
+        introduce_demo(spec.pair.name, **said)
+        if display.notices and sys.stderr.isatty():
+            _warn_of_reference_blas(display.plain)
+        interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))
+        stack.enter_context(display.no_echo())
+        finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
+    if doubt and finish.stats.get("estimated_speedup"):
+        from specdec_cli.terminal.display import print_notice
+
+        print_notice(sys.stderr, doubt, display.plain)
+    if finish.reason == "interrupted":
+        raise typer.Exit(130)
+
+
+def _warn_of_reference_blas(plain: bool) -> None:
+    from specdec_cli.system import blas
+    from specdec_cli.terminal.display import print_notice
+
+    if blas.load() == blas.REFERENCE:
+        print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", plain)
+
+
+def show_events(events: Iterator[Event], display: Display) -> Finish:
+    """Hand every event to `display`; a failure after the start is an event too before it goes on as an error."""
+    started = False
+    try:
+        for event in events:
+            started = True
+            display.handle(event)
+            if isinstance(event, Finish):
+                return event
+    except SpecdecError as error:
+        if started:
+            display.handle(Failure(error.message, error.hint, error.exit_code))
+            error.told = True
+        raise
+    raise SpecdecError("the session ended without a finish event", "please report this")

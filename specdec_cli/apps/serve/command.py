@@ -1,0 +1,261 @@
+"""`specdec serve`: whatever can be refused is refused before any model is loaded; and `--print-config`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from specdec_cli.apps.serve.clients import CLIENTS, KEY, Connection, notes
+from specdec_cli.apps.serve.servers import start_in_background
+from specdec_cli.command.command import grouped, notify
+from specdec_cli.command.load import introduce_demo, load_session, specify, without_reason
+from specdec_cli.command.options import ModelOptions
+from specdec_cli.command.values import parse_idle
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.kinds import drafter_at
+from specdec_cli.core.readfile import read_file
+from specdec_cli.core.request import Request, parse_k
+from specdec_cli.core.textfile import decode_text
+from specdec_cli.pairs.pair import PairSpec
+
+if TYPE_CHECKING:
+    from specdec_cli.pairs.pair import PairSpec
+    from specdec_cli.session.session import LoadedPair
+
+app = typer.Typer()
+# A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
+RESERVE_TOKENS = 4096
+EXAMPLES = """specdec serve
+specdec serve -p qwen3-8b --detach
+SPECDEC_API_KEY=… specdec serve --host 0.0.0.0"""
+# A star stands for every page of an application; of the web's schemes, whose pages anybody makes, it would let all in.
+ORIGIN = re.compile(r"(?!https?:|null:)[a-z][a-z0-9+.-]*://\*|[a-z][a-z0-9+.-]*://[^/*\s]*", re.ASCII)
+NO_KEY = f"give one: --api-key-file FILE, or {KEY} in the environment"
+CONFIG = "--print-config"
+# What `apps.serve.scheduler` takes where nothing is said; its import would load mlx.
+SLOTS, PARALLEL = 16, 4
+
+
+@dataclass(frozen=True, slots=True)
+class AccessOptions:
+    """Where the server listens, and who may come in."""
+
+    host: str = "127.0.0.1"
+    port: int = 8040
+    api_key_file: Path | None = None
+    allow_origin: list[str] | None = None
+    allow_host: list[str] | None = None
+
+    def key(self) -> str | None:
+        """The key, None where clients need none. Raises: UsageError for an empty or unreadable one."""
+        source, key = KEY, os.environ.get(KEY)
+        if self.api_key_file is not None:
+            source = f"--api-key-file {self.api_key_file}"
+            try:
+                key = decode_text(read_file(self.api_key_file, piped=True))
+            except (OSError, UnicodeDecodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+                raise UsageError(f"{source} cannot be read: {reason}", NO_KEY) from error
+        key = key and key.strip()
+        if key is not None and (not key or not key.isascii() or not key.isprintable()):
+            hint = "for example: openssl rand -hex 24"
+            raise UsageError(f"{source} holds no key: one line of ASCII is expected", hint)
+        return key
+
+    def origins(self) -> tuple[str, ...]:
+        """Raises: UsageError for what is not the origin of a web page, or all origins of an application's scheme."""
+        for origin in self.allow_origin or ():
+            if not ORIGIN.fullmatch(origin):
+                hint = "for example: --allow-origin http://localhost:3000, or vscode-webview://* for an application's"
+                raise UsageError(f"--allow-origin {origin} is not the origin of a web page", hint)
+        return tuple(self.allow_origin or ())
+
+    def hosts(self) -> tuple[str, ...]:
+        """Further names of the server. Raises: UsageError for what is none."""
+        for host in self.allow_host or ():
+            if not re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[\w.-]+)(:\d{1,5})?", host, re.ASCII):
+                hint = "for example: --allow-host mac-studio.local"
+                raise UsageError(f"--allow-host {host} is not a host name", hint)
+        return tuple(host.lower() for host in self.allow_host or ())
+
+
+def require_key(host: str, hosts: Sequence[str], key: str | None) -> None:
+    """Raises: UsageError for an interface that others reach, or a name that others may have, without a key."""
+    from specdec_cli.apps.serve.http.access import LOOPBACK, host_and_port, is_loopback
+
+    foreign = [] if is_loopback(host) else [f"--host {host}"]
+    foreign += [f"--allow-host {name}" for name in hosts if host_and_port(name)[0] not in LOOPBACK]
+    if key is None and foreign:
+        raise UsageError(f"{foreign[0]} lets other machines connect, but no key is set", NO_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class KeepOptions:
+    """How many conversations are kept and served at once."""
+
+    slots: int = SLOTS
+    cache_bytes: int | None = None
+    parallel: int = PARALLEL
+    idle_unload: str = "10m"
+    switch: bool = False
+    log: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServeDisplay:
+    """What the operator sees."""
+
+    panel: bool | None = None
+    quiet: bool = False
+    plain: bool = False
+
+    @property
+    def draws(self) -> bool:
+        """Whether there is a live panel."""
+        from specdec_cli.terminal.terminal import can_draw
+
+        return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
+
+
+@app.command(epilog=EXAMPLES)
+@grouped
+def serve(
+    *,
+    models: ModelOptions,
+    access: AccessOptions,
+    keep: KeepOptions,
+    k: str | None = None,
+    max_context: int | None = None,
+    stop_repetition: int | None = None,
+    config: str | None = None,
+    detach: bool = False,
+    display: ServeDisplay,
+) -> None:
+    """Answer editors, agents and scripts over local HTTP.
+
+    OpenAI's, Anthropic's, Ollama's and llama.cpp's protocols, closed to other machines.
+    """
+    draft_length, idle_seconds = parse_k(k), parse_idle(keep.idle_unload)
+    key, origins, hosts = access.key(), access.origins(), access.hosts()
+    require_key(access.host, hosts, key)
+    ks = () if draft_length is None else (draft_length,)
+    spec = without_reason(specify(models, ks, shown=not display.quiet, plain=display.plain))
+
+    def base(spec: PairSpec) -> Request:
+        """What every request starts from: the options, else the pair's own."""
+        pair, loops = spec.pair, spec.pair.stop_repetition if stop_repetition is None else stop_repetition
+        length = pair.k if draft_length is None else draft_length
+        return Request(k=length, drafter=spec.drafter, max_context=max_context, stop_repetition=loops)
+
+    if config is not None:
+        return print_config(config, spec, base(spec), access.host, access.port, key is not None, display.plain)
+    if detach:
+        return start_in_background(access.port, shown=not display.quiet, plain=display.plain)
+    with ExitStack() as stack:
+        from specdec_cli.apps.serve.http.access import AccessPolicy
+        from specdec_cli.apps.serve.http.server import Server, listen
+        from specdec_cli.apps.serve.http.service import Service
+        from specdec_cli.apps.serve.log import ServerLog, words_file
+        from specdec_cli.apps.serve.model import Model, Switch
+        from specdec_cli.apps.serve.page import page_files
+        from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
+        from specdec_cli.pairs.files import resolve
+        from specdec_cli.system.servers import announced
+        from specdec_cli.terminal.suspension import no_echo
+
+        log = ServerLog(sys.stderr, display.quiet, display.plain, stack.enter_context(words_file(keep.log)))
+        socket = stack.enter_context(closing(listen(access.host, access.port)))
+        policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
+        name, drafter = spec.pair.name, drafter_at(models.drafter, ks)
+
+        def load(spec: PairSpec) -> LoadedPair:
+            holds(0, 0, loading=True)
+            try:
+                return load_session(
+                    spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
+                ).pair
+            except BaseException:
+                holds(0, 0)
+                raise
+
+        def load_other(name: str) -> LoadedPair:
+            return load(spec_here(name, drafter))
+
+        options = SchedulerOptions(
+            keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds
+        )
+        model = Model.of_files(resolve(spec), base(spec), int(time.time()))
+        holds = stack.enter_context(announced(name, policy.url))
+        scheduler = Scheduler(partial(load, spec), options, switch=load_other, holds=holds)
+        stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
+        introduce_demo(name, shown=not display.quiet, plain=display.plain)
+        if display.draws:
+            stack.enter_context(no_echo(sys.stdin))
+            stack.enter_context(log.panel(name, policy.url, scheduler.status))
+        stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
+        others = Switch(partial(pairs_here, name, drafter), base, whole=lambda spec: spec_here(spec.pair.name, drafter))
+        switch = others if keep.switch else None
+        service = Service(model, scheduler, policy, log.reply, page_files(), switch)
+        Server(service, partial(log.started, name, policy.url, key is not None)).run([socket])
+    return None
+
+
+def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
+    """For --switch: what `specdec pairs` lists and is here, but for `first`, as models.toml and the folders are now.
+
+    `drafter` drafts for all of them, or each one's own. A model that only its path names is left out: no client hears
+    paths. Raises: NotAvailable.
+    """
+    from specdec_cli.pairs.catalog import other_rows, registry, rows
+
+    with no_request_to_blame():
+        known = registry()
+    listed = rows(known)
+    pairs = [row.pair for row in (*listed, *other_rows(known, listed)) if row.downloaded]
+    return {one.name: PairSpec.of(one, drafter) for one in pairs if one.name != first and one.name[0] not in "/~."}
+
+
+def spec_here(name: str, drafter: str | None) -> PairSpec:
+    """The pair or model of that name as models.toml and the folders are now. Raises: NotAvailable, Refused."""
+    from specdec_cli.pairs.choose import choose
+
+    with no_request_to_blame():
+        spec = choose(name, None, None, here=True)
+    return replace(spec, pair=replace(spec.pair, name=name), drafter=drafter or spec.drafter)
+
+
+@contextmanager
+def no_request_to_blame() -> Iterator[None]:
+    """Raises: NotAvailable for a wrong models.toml."""
+    try:
+        yield
+    except UsageError as error:
+        raise NotAvailable(error.message, error.hint) from error
+
+
+def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int, wants_key: bool, plain: bool) -> None:
+    """Settings of the client `name` for this pair at that address, on stdout; no weight is read.
+
+    Raises: NotAvailable, Refused, UsageError.
+    """
+    from specdec_cli.apps.serve.http.access import AccessPolicy
+    from specdec_cli.pairs.files import resolve
+
+    if port == 0:
+        raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
+    files = resolve(spec)
+    tools = bool(files.tokenizer.call_format)
+    to = Connection(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
+    for note in notes(name, to):
+        notify(note, plain)
+    typer.echo(CLIENTS[name].write(to))

@@ -1,0 +1,392 @@
+"""What a body asks for, and its answer so far: events of a job -> thinking, text and calls (pure).
+
+All pieces of one answer joined are the answer of `Session.reply`, but for the tags of thinking and calls: nothing is
+lost, and nothing said twice.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import string
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from specdec_cli.apps.serve.model import Model
+from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
+from specdec_cli.core.request import Request
+from specdec_cli.core.template import NO_VALUES, TemplateValues
+from specdec_cli.models.call_forms import END, CallForm, Piece
+from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.models.tool_calls import ToolCall
+
+Tool = Mapping[str, Any]
+Prompt = str | tuple[int, ...]
+LETTERS = string.ascii_letters + string.digits
+# Templates of Mistral's refuse ids of any other length; everybody else takes what comes.
+ID_LENGTH = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    """A piece of the thinking."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the answer."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function that the model wants called, with the JSON of its arguments."""
+
+    id: str
+    name: str
+    arguments: str
+
+    @classmethod
+    def of(cls, found: ToolCall) -> Call:
+        """Raises: TypeError, ValueError for what JSON cannot say."""
+        if not isinstance(found.name, str) or not isinstance(found.arguments, Mapping):
+            raise TypeError("a call has a name and an object of arguments")
+        arguments = json.dumps(dict(found.arguments), ensure_ascii=False, allow_nan=False)
+        return cls("".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH)), found.name, arguments)
+
+    @property
+    def pieces(self) -> list[str]:
+        """The arguments as a stream carries them."""
+        return [self.arguments[at : at + 64] for at in range(0, len(self.arguments), 64)]
+
+
+Delta = ReasoningDelta | TextDelta | Call
+
+
+class CallStream:
+    """Splits streamed text into text and calls: a call is whole or it is text, and no text is held back without need.
+
+    Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it
+    ends; then it is read by the model's own parser. What that cannot read goes on as the text that it was.
+    """
+
+    over = False
+
+    def __init__(self, tokenizer: Tokenizer, tools: Sequence[Tool]) -> None:
+        self._tokenizer, self._tools = tokenizer, tools
+        self._start, self._end = tokenizer.call_marks or ("", "")
+        self._held, self._inside, self._fresh = "", False, False
+
+    def feed(self, text: str) -> Iterator[TextDelta | Call]:
+        """The pieces that `text` made certain; no text is empty."""
+        self._held += text
+        while True:
+            if self._inside:
+                end = self._held.find(self._end) if self._end else -1
+                if end < 0:
+                    return
+                yield from self._close(end + len(self._end))
+                continue
+            at = self._held.find(self._start) if self._start else -1
+            if at < 0:
+                yield from self._tell(len(self._held) - self._uncertain())
+                return
+            yield from self._tell(len(self._held[:at].rstrip()))
+            self._inside = True
+
+    def finish(self) -> Iterator[TextDelta | Call]:
+        """The rest: an unfinished call is read as far as it came."""
+        if self._inside:
+            yield from self._close(len(self._held))
+        yield from self._tell(len(self._held))
+
+    def _uncertain(self) -> int:
+        """Characters at the end that may belong to a call, or to the blank before one."""
+        mark = overlap(self._held, self._start) if self._start else 0
+        before = self._held[: len(self._held) - mark]
+        return mark + len(before) - len(before.rstrip())
+
+    def _tell(self, length: int) -> list[TextDelta]:
+        text, self._held = self._held[:length], self._held[length:]
+        if self._fresh:
+            text = text.lstrip()
+        self._fresh = self._fresh and not text
+        return [TextDelta(text)] if text else []
+
+    def _close(self, length: int) -> Sequence[TextDelta | Call]:
+        """The calls in the first `length` characters, or their text where they cannot be read."""
+        self._inside = False
+        try:
+            rest, found = self._tokenizer.tool_calls(self._held[:length].lstrip(), self._tools)
+            calls = [] if rest.strip() else [Call.of(one) for one in found]
+        except (SpecdecError, TypeError, ValueError, RecursionError):
+            calls = []
+        if not calls:
+            return self._tell(length)
+        self._held, self._fresh = self._held[length:], True
+        return calls
+
+
+class FormStream:
+    """Splits streamed text by the reader of a form of calls."""
+
+    over = False
+
+    def __init__(self, form: CallForm, tools: Sequence[Tool]) -> None:
+        self._reader = form.reader(tools)
+
+    def feed(self, text: str) -> Iterator[Delta]:
+        """The pieces that `text` made certain."""
+        yield from map(_delta, self._reader.feed(text))
+
+    def finish(self) -> Iterator[Delta]:
+        """The rest."""
+        yield from map(_delta, self._reader.finish())
+
+
+def _delta(piece: Piece) -> Delta:
+    if isinstance(piece, ToolCall):
+        return Call.of(piece)
+    return (ReasoningDelta if piece[0] == "thinking" else TextDelta)(piece[1])
+
+
+@dataclass(frozen=True, slots=True)
+class LineLimits:
+    """llama.cpp's `n_indent` and `t_max_predict_ms`, for editors; 0 is no limit.
+
+    A line with less than `indent` blanks before it ends the answer, and so does one that ends after `seconds`. The
+    first line goes on with one that is there already, so its blanks say nothing.
+    """
+
+    indent: int = 0
+    seconds: float = 0.0
+
+
+class LineCutter:
+    """Ends an answer by its lines: takes text as it comes and holds back the blanks that begin a line.
+
+    `over` once it came to an end.
+    """
+
+    def __init__(self, limits: LineLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits, self._clock = limits, clock
+        self._short = re.compile(rf"(?<=\n)(?![ \t]{{{limits.indent}}})(?=[ \t]*\S)")
+        self._began: float | None = None
+        self._text, self._told = "", 0
+        self.over = False
+
+    def feed(self, text: str) -> Iterator[TextDelta]:
+        """The text that may be shown; none once it is over."""
+        if self.over or not text:
+            return
+        self._began = self._clock() if self._began is None else self._began
+        self._text += text
+        late = self._limits.seconds and self._clock() - self._began > self._limits.seconds
+        end = len(self._text)
+        if self._limits.indent:
+            end = len(self._text.rstrip(" \t")) if re.search(r"\n[ \t]*$", self._text) else end
+            if short := self._short.search(self._text):
+                self.over, end = True, short.start()
+        if late and not self.over and "\n" in self._text[self._told : end]:
+            self.over, end = True, self._text.rindex("\n", self._told, end)
+        yield from self._tell(end)
+
+    def finish(self) -> Iterator[TextDelta]:
+        """What was held back."""
+        if not self.over:
+            yield from self._tell(len(self._text))
+
+    def _tell(self, end: int) -> list[TextDelta]:
+        text, self._told = self._text[self._told : end], max(end, self._told)
+        return [TextDelta(text)] if text else []
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """What a body asks for, whatever its dialect: answers to a prompt, as templates and the scheduler need it.
+
+    `messages` are in the shape of chat templates, or `text` is continued as it is (a text, or ids), and so are `others`
+    besides; `source` names the field that they came in. `reusable_prefixes` are then the lengths of its beginnings that
+    other prompts will probably share. `lines` end an answer by its lines.
+    `tools` are the functions that may be called, in OpenAI's shape; of `must_call` one has to be. `one_call`: at most
+    one call an answer. `template` is what the template is asked beside them. `rounds`: the client wants to see every
+    round. `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream`
+    asks for them as they come. Of the prompt only the last `truncated` tokens are read; -1: what fits. `unloads`: as
+    a job's.
+    """
+
+    request: Request
+    messages: tuple[Mapping[str, Any], ...] = ()
+    text: Prompt | None = None
+    others: tuple[Prompt, ...] = ()
+    source: str = "messages"
+    reusable_prefixes: tuple[int, ...] = ()
+    lines: LineLimits | None = None
+    tools: tuple[Tool, ...] = ()
+    must_call: tuple[str, ...] | None = None
+    one_call: bool = False
+    template: TemplateValues = NO_VALUES
+    shape: str = "response_format"
+    choices: int = 1
+    stream: bool = False
+    rounds: bool = False
+    conversation_id: str | None = None
+    truncated: int | None = None
+    endpoint: str = ""
+    model: str = ""
+    unloads: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the last message is a beginning of the answer."""
+        turn = self.template.turn
+        return turn == "last" or (turn is None and bool(self.messages) and self.messages[-1]["role"] == "assistant")
+
+    @property
+    def each(self) -> list[ChatRequest]:
+        """The same of every prompt."""
+        return [self, *(replace(self, text=text) for text in self.others)]
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer so far; `feed` it the events of its job."""
+
+    model: Model
+    ask: ChatRequest
+    prompt: tuple[int, ...]
+    thinking: str = ""
+    text: str = ""
+    calls: list[Call] = field(default_factory=list)
+    scores: list[TokenLogprob] = field(default_factory=list)
+    rounds: list[RoundDone] = field(default_factory=list)
+    prefill: Prefill | None = None
+    finish: Finish | None = None
+    failure: Failure | None = None
+    _told_scores: int = 0
+    _thinking: ThinkingStream = field(init=False)
+    _thought: ThinkingCount | None = None
+    _cutter: CallStream | FormStream | LineCutter | None = None
+
+    def __post_init__(self) -> None:
+        tags = self.model.tokenizer.thinking(self.prompt) if self.ask.text is None else None
+        form = self.model.tokenizer.call_form if self.ask.text is None else None
+        reads = form is not None and (form.thinks or bool(self.ask.tools))
+        self._thinking = ThinkingStream(None if form is not None and form.thinks else tags)
+        if tags is not None:  # a turn may end with a call, and an answer never begin
+            self._thought = ThinkingCount(replace(tags, end=END) if form is not None and form.thinks else tags)
+        if form is not None and reads:
+            self._cutter = FormStream(form, self.ask.tools)
+        elif self.ask.tools:
+            self._cutter = CallStream(self.model.tokenizer, self.ask.tools)
+        elif self.ask.lines is not None:
+            self._cutter = LineCutter(self.ask.lines)
+
+    @property
+    def over(self) -> bool:
+        return self.finish is not None or self.failure is not None
+
+    @property
+    def full(self) -> bool:
+        """Whether it holds all that may be said: further calls are not wanted, or its lines came to an end."""
+        return self._called or (self._cutter is not None and self._cutter.over)
+
+    @property
+    def _called(self) -> bool:
+        return self.ask.one_call and bool(self.calls)
+
+    def feed(self, event: Event) -> list[Delta]:
+        """The pieces that `event` made certain."""
+        match event:
+            case Prefill():
+                self.prefill = event
+            case RoundDone():
+                self.scores += event.round.logprobs
+                if self._thought is not None:
+                    pieces = (*event.pieces[: event.round.accepted], event.next_piece)
+                    self._thought.feed(pieces[: len(event.round.emitted)])
+                if self.ask.rounds:
+                    self.rounds.append(event)
+                return [delta for delta in self._deltas(event.text) if self._keep(delta)]
+            case Finish():
+                self.finish = event
+                return [delta for delta in self._deltas(event.text_tail, last=True) if self._keep(delta)]
+            case Failure():
+                self.failure = event
+        return []
+
+    def _deltas(self, text: str, last: bool = False) -> Iterator[Delta]:
+        """Raises: nothing; a broken call is text."""
+        parts = self._thinking.feed(text) if text else []
+        parts += self._thinking.finish() if last else []
+        for thinks, part in parts:
+            if thinks:
+                yield ReasoningDelta(part)
+            elif self._cutter is not None:
+                yield from self._cutter.feed(part)
+            else:
+                yield TextDelta(part)
+        if last and self._cutter is not None:
+            yield from self._cutter.finish()
+
+    def _keep(self, delta: Delta) -> bool:
+        """Take it into the whole answer, unless no more calls are wanted."""
+        if self._called:
+            return False
+        match delta:
+            case ReasoningDelta(text):
+                self.thinking += text
+            case TextDelta(text):
+                self.text += text
+            case Call():
+                self.calls.append(delta)
+        return True
+
+    def new_scores(self) -> list[TokenLogprob]:
+        """The log-probabilities that came since the last call."""
+        found, self._told_scores = self.scores[self._told_scores :], len(self.scores)
+        return found
+
+    @property
+    def stats(self) -> Mapping[str, Any]:
+        """The stats of its finish."""
+        return self.finish.stats if self.finish else {}
+
+    @property
+    def emitted(self) -> int:
+        """Tokens that were generated, the stop token included."""
+        return int(self.stats.get("emitted_tokens", 0))
+
+    @property
+    def thought(self) -> int | None:
+        """Tokens until the thinking was closed; None where nothing marks any."""
+        return None if self._thought is None else self._thought.tokens
+
+    @property
+    def cached(self) -> int:
+        """Tokens of the prompt that were in a cache."""
+        return self.prefill.cached_tokens if self.prefill else 0
+
+    @property
+    def cut(self) -> bool:
+        """Whether it ended because it may be no longer."""
+        return self.finish is not None and self.finish.reason == "length"
+
+    @property
+    def stop_string(self) -> str | None:
+        """The stop string that ended it, if one did."""
+        finish = self.finish
+        if finish is None or finish.reason != "stop" or len(finish.tokens) < self.emitted:
+            return None
+        said = self.model.text(finish.tokens)
+        hits = [(at + len(stop), -len(stop), stop) for stop in self.ask.request.stop if (at := said.find(stop)) >= 0]
+        return min(hits)[2] if hits else None

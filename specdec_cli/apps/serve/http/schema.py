@@ -1,0 +1,319 @@
+"""The bodies of requests as pydantic models: a value of the wrong kind is refused with the name of its field.
+
+`null` is the same as absent; what nobody asks for is ignored. What depends on more than one value is looked at where
+the bodies are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    FailFast,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from specdec_cli.apps.serve.http.errors import HttpError, bad_field
+from specdec_cli.apps.serve.http.fields import NEUTRAL, NOTHING, REFUSED
+from specdec_cli.core.jsonfile import NotJson, kind_of, parse_object, shown
+from specdec_cli.core.request import BOUNDS
+
+# Entries of all lists together: each becomes an object of some twenty fields.
+MOST_ENTRIES = 10_000
+MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
+NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
+# By field, for programs: on this Anthropic's clients go on with whole conversations.
+DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
+# Shapes in GBNF or EBNF, by the names that others have for them.
+GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
+# What pydantic says of our classes and errors.
+INTEGER = re.compile(r"-?[0-9]{1,12}")
+OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
+
+
+class Body(BaseModel):
+    """An object of a body. `REFUSED` are fields that nobody may ask for, with the reason, unless they say nothing."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False, protected_namespaces=())
+    REFUSED: ClassVar[Mapping[str, str]] = {}
+    PATH: ClassVar[str] = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        for name, reason in cls.REFUSED.items():
+            if values.get(name) not in NEUTRAL.get(name, NOTHING):
+                raise bad_field(cls.PATH + name, reason, DETAILS.get(name))
+        return {name: value for name, value in values.items() if value is not None}
+
+
+B = TypeVar("B", bound=Body)
+
+
+def parse(kind: type[B], values: Mapping[str, Any]) -> B:
+    """The body as `kind`. Raises: HttpError with the whole name of the first wrong field."""
+    try:
+        return kind.model_validate(dict(values), context=Counter())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        places = [part for part in first["loc"] if not str(part).startswith("<")]  # tags of unions are no names
+        name = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in places).lstrip(".")
+        message, value = OURS.sub("", first["msg"]), first["input"]
+        if first["type"] == "missing":
+            message = "it is missing"
+        elif first["type"] != "value_error":
+            long = isinstance(value, dict | list | str) and len(value) > 20
+            message = f"it is {kind_of(value) if long else shown(value)}: {message}"
+        raise bad_field(name[:MOST_NAME], message) from error
+
+
+def body_of(data: bytes) -> dict[str, Any]:
+    """The object in a request. Raises: HttpError."""
+    try:
+        return parse_object(data)
+    except NotJson as error:
+        raise HttpError(400, f"the body cannot be read: {error}") from error
+
+
+def required(value: Any, name: str) -> str:
+    """A text that must be there. Raises: HttpError with its `name`."""
+    if value is None:
+        raise bad_field(name, "it is missing, but a text is expected")
+    return str(value)
+
+
+def _few(value: Any, info: ValidationInfo) -> Any:
+    """Before anything is made of a list's entries: with all before they may not be too many. Raises: ValueError."""
+    counted = info.context
+    if isinstance(value, list | dict) and isinstance(counted, Counter):
+        counted["entries"] += len(value)
+        if (found := counted["entries"]) > MOST_ENTRIES:
+            before = f", and {found - len(value)} came before" if found > len(value) else ""
+            raise ValueError(f"{len(value)} entries{before}: a body may have {MOST_ENTRIES} in all")
+    return value
+
+
+def _whole(value: Any) -> Any:
+    """JSON has one kind of number: 16.0 is whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _count(value: Any) -> Any:
+    """Of best tokens: some clients say whether they want any."""
+    return (1 if value else None) if isinstance(value, bool) else value
+
+
+def _schema(value: Any) -> Any:
+    """A JSON schema may come as text. Raises: ValueError."""
+    try:
+        return parse_object(value) if isinstance(value, str) else value
+    except NotJson as error:
+        raise ValueError(str(error)) from error
+
+
+def _text_or_object(value: Any) -> Any:
+    if not isinstance(value, str | dict):
+        raise ValueError(f"it is {kind_of(value)}, but a text or an object is expected")
+    return value
+
+
+def _unless(*nothing: Any) -> BeforeValidator:
+    """How clients say that they name no value."""
+    return BeforeValidator(lambda value: None if value in nothing else value)
+
+
+def wrapped(name: str, **more: str) -> BeforeValidator:
+    """A list may come as the text of its only entry."""
+    return BeforeValidator(lambda value: [{**more, name: value}] if isinstance(value, str) else value)
+
+
+def refused(reason: str) -> BeforeValidator:
+    """For a field that nobody may give."""
+
+    def refuse(value: Any) -> None:
+        raise ValueError(reason)
+
+    return BeforeValidator(refuse)
+
+
+def by(name: str, tags: Mapping[str, str], other: str) -> Discriminator:
+    """Which model of a union reads an object: the tag of its field `name`, else `other`."""
+    return Discriminator(lambda value: tags.get(str(value.get(name)), other) if isinstance(value, dict) else other)
+
+
+def _bound(name: str) -> Any:
+    """A sampling value within its bounds, None where it is not given."""
+    low, high, _ = BOUNDS[name]
+    return Field(default=None, ge=low, le=high)
+
+
+def _biases(value: Any) -> Any:
+    """Pairs of an id or a text and its bias, as llama.cpp has them, or OpenAI's object, whose keys are texts of ids."""
+    if not isinstance(value, dict):
+        return value
+    return [[int(key) if INTEGER.fullmatch(key) else key, bias] for key, bias in value.items()]
+
+
+def _pair(value: Any) -> Any:
+    """Of a list of two, in which `false` means never."""
+    return tuple(None if one is False else one for one in value) if isinstance(value, list) else value
+
+
+Bias = Annotated[tuple[int | str, Annotated[float | None, Field(ge=-100, le=100)]], BeforeValidator(_pair)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Length = Annotated[int | None, Field(ge=0, le=MOST_TOKENS), BeforeValidator(_whole), _unless(-1)]
+Seed = Annotated[int | None, Field(ge=-MOST_SEED, le=MOST_SEED), BeforeValidator(_whole), _unless(-1, 2**32 - 1)]
+Choices = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MOST_CHOICES)]
+Top = Annotated[Whole | None, Field(ge=0, le=MOST_TOP), BeforeValidator(_count)]
+FEW = BeforeValidator(_few)
+Texts = Annotated[list[str], FEW, BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
+Stops = Annotated[Texts, Field(max_length=MOST_STOPS)]
+Schema = Annotated[dict[str, Any], BeforeValidator(_schema)]
+Tools = Annotated[list["Tool"], FailFast(), FEW]
+Arguments = Annotated[Any, BeforeValidator(_text_or_object)]
+
+
+class Tool(Body):
+    """A tool: a `function`, one whose fields are its own (Responses, Anthropic), or a namespace of further `tools`."""
+
+    type: str = ""
+    function: Tool | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: bool = False
+    tools: Tools = []
+
+
+class Function(Body):
+    """The function that has to be called."""
+
+    name: str | None = None
+
+
+class ToolChoice(Body):
+    """Whether and what to call; a bare word is its `word`."""
+
+    word: str = ""
+    type: str | None = None
+    name: str | None = None
+    function: Function | None = None
+    disable_parallel_tool_use: bool = False
+
+
+Choice = Annotated[
+    ToolChoice | None, BeforeValidator(lambda value: {"word": value} if isinstance(value, str) else value)
+]
+
+
+class Format(Body):
+    """The shape that is asked for, flat in /v1/responses."""
+
+    type: str | None = None
+    json_schema: Format | None = None
+    shape: dict[str, Any] | None = Field(default=None, alias="schema")
+
+
+class Reasoning(Body):
+    """Whether and how hard to think."""
+
+    effort: str | None = None
+    enabled: bool | None = None
+
+
+class StreamOptions(Body):
+    """Of a stream."""
+
+    include_usage: bool = False
+
+
+class Prediction(Body):
+    """A text that the answer will resemble."""
+
+    type: Literal["", "content"] = ""
+    content: Annotated[list[PredictedText], FailFast(), FEW, wrapped("text")] = []
+
+
+class PredictedText(Body):
+    """A piece of it."""
+
+    text: str
+
+
+class StructuredOutputs(Body):
+    """vLLM's name for shapes."""
+
+    REFUSED, PATH = GRAMMARS, "structured_outputs."
+    schema_: Schema | None = Field(default=None, alias="json")
+    regex: str | None = None
+    choice: Texts | None = None
+
+
+class ModelBody(Body):
+    """Whose answer is asked for."""
+
+    model: str | None = None
+
+
+class Asked(ModelBody):
+    """What every dialect has in common."""
+
+    REFUSED = REFUSED
+    stream: bool = False
+    specdec: bool = False
+    prompt_cache_key: str | None = None
+    max_completion_tokens: Length = None
+    max_output_tokens: Length = None
+    max_tokens: Length = None
+    n_predict: Length = None
+    seed: Seed = None
+    stop: Stops = []
+    stop_sequences: Stops = []
+    temperature: float | None = _bound("temperature")
+    top_k: Annotated[int | None, BeforeValidator(lambda value: 0 if value == -1 else _whole(value))] = _bound("top_k")
+    top_p: float | None = _bound("top_p")
+    min_p: float | None = _bound("min_p")
+    repetition_penalty: float | None = _bound("repetition_penalty")
+    repeat_penalty: float | None = _bound("repetition_penalty")
+    presence_penalty: float | None = _bound("presence_penalty")
+    frequency_penalty: float | None = _bound("frequency_penalty")
+    logit_bias: Annotated[list[Bias], BeforeValidator(_biases), FEW] = []
+    stop_token_ids: Annotated[list[Whole], FEW] = []
+    ignore_eos: bool = False
+    min_tokens: Length = None
+    min_new_tokens: Length = None
+    bad_words: Stops = []
+    truncate_prompt_tokens: Annotated[Whole | None, Field(ge=-1, le=MOST_TOKENS)] = None
+    prediction: Prediction | None = None
+    tools: Tools = []
+    tool_choice: Choice = None
+    parallel_tool_calls: bool = True
+    chat_template_kwargs: Annotated[dict[str, Any], FEW] = {}
+
+
+class Shaped(Asked):
+    """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
+
+    REFUSED = {**Asked.REFUSED, **GRAMMARS}
+    n: Choices = 1
+    response_format: Format | None = None
+    json_schema: Schema | None = None
+    guided_json: Schema | None = None
+    guided_regex: str | None = None
+    regex: str | None = None
+    guided_choice: Texts | None = None
+    structured_outputs: StructuredOutputs = StructuredOutputs()
+    stream_options: StreamOptions = StreamOptions()

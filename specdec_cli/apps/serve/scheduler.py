@@ -1,0 +1,418 @@
+"""The scheduler: jobs come in from any thread, one thread runs them, and every job taken on ends with a last event.
+
+That thread owns the models: they are loaded, used and dropped there alone, for mlx's streams are a thread's. The jobs
+that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the clock
+of `shares`; or it is a target pass that several of them share (`running`).
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+
+from specdec_cli.apps.serve.conversations import Conversation, Conversations
+from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
+from specdec_cli.apps.serve.running import RunningJob, Sharing, job_bytes, require_room, room_beside
+from specdec_cli.apps.serve.shares import FairClock
+from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
+from specdec_cli.core.events import Event, Failure, Finish
+from specdec_cli.core.stats import ChatStats, Stats
+from specdec_cli.engine import device
+from specdec_cli.engine.device import clear_cache
+from specdec_cli.engine.pipeline import Clock
+from specdec_cli.session.capacity import Capacity, capacity_of
+from specdec_cli.session.meter import Stopwatch
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.slot import Slot
+from specdec_cli.system.machine import awake
+
+# Longest wait for the round in flight when the scheduler closes.
+CLOSING_SECONDS = 30.0
+# So long nobody must have asked for anything before freed buffers go: those of conversations that gave way stay after
+# the last answer.
+IDLE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    """`parallel` jobs run at once and `queue` more wait. `slots` conversations are kept in `cache_bytes`.
+
+    `cache_bytes` None is half of what the weights leave of the usable memory. After `idle_seconds` without a job the
+    models are dropped; None keeps them. `usable_bytes` None is what the device says.
+    """
+
+    parallel: int = 4
+    queue: int = 16
+    slots: int = 16
+    cache_bytes: int | None = None
+    idle_seconds: float | None = 600.0
+    usable_bytes: int | None = None
+
+
+class Scheduler:
+    """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
+
+    `switch` gives the pair that a job names, in the place of the one that is loaded. `holds` hears how many bytes of
+    weights are in memory, and how many more the caches may take. Raises: what `load` raises now.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], LoadedPair],
+        options: SchedulerOptions | None = None,
+        clock: Clock = time.perf_counter,
+        switch: Callable[[str], LoadedPair] | None = None,
+        holds: Callable[[int, int], None] = lambda weight_bytes, cache_bytes: None,
+    ) -> None:
+        self._holds = holds
+        self.options, self._clock = options or SchedulerOptions(), clock
+        self._load_first, self._switch = load, switch
+        self._queue = Queue(self.options.queue)
+        self._pair: LoadedPair | None = None
+        self._pair_name = ""
+        self._conversations: Conversations | None = None
+        self._jobs: tuple[RunningJob, ...] = ()
+        self._fair = FairClock()
+        self._sharing: Sharing | None = None
+        self._unloads = False
+        self._beginning: JobHandle | None = None
+        self._capacity: Capacity | None = None
+        self._capacities: dict[str, Capacity] = {}
+        self._refusals: dict[str, str] = {}
+        self._failure: SpecdecError | None = None
+        self._loaded = threading.Event()
+        self._totals, self._ended, self._failed, self._cancelled = ChatStats(), 0, 0, 0
+        self._counting = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
+        self._thread.start()
+        try:
+            self._loaded.wait()
+            if self._failure is not None:
+                raise self._failure
+        except BaseException:  # a refusal, or Ctrl-C: the process must not exit while the thread computes
+            self.close()
+            raise
+
+    # From any thread, without waiting.
+
+    def submit(self, job: Job, deliver: Deliver) -> JobHandle:
+        """Take `job` on: `deliver` gets its events, from another thread, the last one a Finish or a Failure.
+
+        Raises: Busy if too many wait, TooLong if the prompt exceeds the context, TooLarge for the memory; what ended
+        the thread that generates, if that is over.
+        """
+        if self._failure is not None:
+            raise self._failure
+        if (capacity := self._capacities.get(job.pair)) is not None:
+            require_room(job, capacity)
+        handle = JobHandle(job, deliver, self._clock())
+        self._queue.put(handle)
+        return handle
+
+    def status(self) -> SchedulerStatus:
+        """What it is doing and has done. A job's last event comes after its sums."""
+        running, capacity, kept = self._running, self._capacity, tuple(self._conversations or ())
+        need = sum(job_bytes(one.job, capacity) for one in running) if capacity else 0
+        with self._counting:
+            totals = deepcopy(self._totals)
+        return SchedulerStatus(
+            loaded=self._pair is not None,
+            now=self._clock(),
+            running=running,
+            waiting=self._queue.waiting(),
+            conversations=len(kept),
+            most_conversations=self.options.slots,
+            cache_bytes=sum(one.nbytes for one in kept),
+            budget_bytes=self._budget_bytes,
+            totals=totals,
+            jobs=self._ended,
+            failed=self._failed,
+            cancelled=self._cancelled,
+            pair=self._pair_name,
+            warning=capacity.warning(need) if capacity and running else "",
+            sharing=sum(job.shares for job in self._jobs),
+            turns=self._sharing.refusal if self._sharing else "",
+        )
+
+    def close(self) -> None:
+        """End every job and the thread; from any thread but its own."""
+        self._queue.close()
+        try:
+            self._thread.join(CLOSING_SECONDS)
+        except KeyboardInterrupt:  # a second Ctrl-C; mlx must not be destroyed while the thread runs
+            self._thread.join(CLOSING_SECONDS)
+            raise
+
+    @property
+    def _running(self) -> tuple[JobHandle, ...]:
+        """The jobs that wait no longer; the last one may still wait for the models."""
+        beginning, running = self._beginning, tuple(job.handle for job in self._jobs)
+        return running if beginning is None or beginning in running else (*running, beginning)
+
+    @property
+    def _budget_bytes(self) -> int:
+        """Bytes that the caches of all conversations may have together."""
+        if self.options.cache_bytes is not None or self._capacity is None:
+            return self.options.cache_bytes or 0
+        return max((self._capacity.limit_bytes - self._capacity.weight_bytes) // 2, 0)
+
+    # In the thread that owns the models.
+
+    def _run(self) -> None:
+        try:
+            try:
+                self._use(self._pair_name)
+            except SpecdecError as error:
+                self._failure = error
+                self._queue.close()
+            self._loaded.set()
+            self._serve()
+        except BaseException as error:  # noqa: BLE001 - the thread's boundary: nobody else would end its clients
+            self._end_all(unforeseen(reason(error)))
+        finally:
+            self._loaded.set()
+            device.leave_thread()
+
+    def _end_all(self, failure: SpecdecError) -> None:
+        """The thread cannot go on: whoever waits hears of `failure`, and so does whoever comes."""
+        self._failure = failure
+        self._queue.close()
+        for handle in (*self._running, *self._queue.take_cancelled()):
+            self._end(handle, Failure(failure.message, failure.hint, failure.exit_code))
+        self._jobs, self._beginning = (), None
+
+    def _serve(self) -> None:
+        while not self._queue.closed:
+            self._end_cancelled()
+            self._begin()
+            if self._jobs:
+                with awake():  # an agent's answer may outlast the patience of a machine that nobody touches
+                    self._work()
+            else:
+                self._rest()
+        for handle in self._running:
+            handle.cancel()
+        while self._jobs:
+            self._next_turn()
+        self._end_cancelled()
+        self._unload()
+
+    def _work(self) -> None:
+        """Turns, as long as anybody waits for one."""
+        while self._jobs and not self._queue.closed:
+            self._next_turn()
+            self._end_cancelled()
+            self._begin()
+
+    def _use(self, name: str) -> LoadedPair:
+        """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""
+        if name != self._pair_name:
+            self._unload()
+        if self._pair is None:
+            with untrusted(unforeseen):
+                pair = self._switch(name) if self._switch and name else self._load_first()
+                self._pair_name = name
+                capacity = self._capacity = self._capacities[name] = capacity_of(pair, self.options.usable_bytes)
+                self._conversations = Conversations(
+                    self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
+                )
+                self._sharing = Sharing(pair, capacity, self.options.parallel, self._refusals.get(name))
+                self._refusals[name] = self._sharing.refusal
+                self._pair = pair
+                self._holds(capacity.weight_bytes, self._budget_bytes)
+        return self._pair
+
+    def _conversation(self, slot: Slot | None) -> Conversation:
+        watch = Stopwatch(self._clock)
+        return Conversation(self._use(self._pair_name).session(slot, watch), watch)
+
+    def _begin(self) -> None:
+        """Jobs that wait begin, while there is room for them; those for another pair once none runs."""
+        while len(self._jobs) < self.options.parallel:
+            handle = self._beginning = self._queue.take(self._may_begin)
+            if handle is None:
+                return
+            if handle.job.only_unloads:
+                self._unloads |= handle.job.pair == self._pair_name
+                self._beginning = None
+                self._end(handle, Finish("stop", "", (), "", Stats().to_dict()))
+                continue
+            try:
+                with untrusted(unforeseen):
+                    self._jobs = self._with(handle)
+            except SpecdecError as error:
+                self._beginning = None
+                self._end(handle, Failure(error.message, error.hint, error.exit_code))
+            self._beginning = None
+
+    def _with(self, handle: JobHandle) -> tuple[RunningJob, ...]:
+        """The jobs that run and the one of `handle`, in a conversation of its own."""
+        self._use(handle.job.pair)
+        self._unloads = handle.job.unloads
+        assert self._conversations is not None and self._capacity is not None and self._sharing is not None
+        require_room(handle.job, self._capacity)
+        kept = self._conversations.take(handle.job)
+        jobs = (*self._jobs, RunningJob(handle, kept, self._sharing.seat(handle.job), self._fair.joins_at()))
+        try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
+            room = room_beside([job.handle.job for job in jobs], self._capacity)
+            held = sum(job.kept.nbytes for job in jobs)
+            self._conversations.fit(min(self._budget_bytes, max(room, 0) + held))
+        except BaseException:
+            self._conversations.discard(kept)
+            raise
+        return jobs
+
+    def _may_begin(self, handle: JobHandle) -> bool:
+        """Whether its pair is loaded, its caches fit beside those of the jobs that run, and none reads the same text.
+
+        A job that shares most of its prompt with one that is being read waits for that: then it reads the rest alone.
+        """
+        if not self._jobs or self._capacity is None:
+            return True
+        jobs = [job.handle.job for job in self._jobs]
+        fits = handle.job.pair == self._pair_name and room_beside([*jobs, handle.job], self._capacity) >= 0
+        return fits and not any(job.reads_for(handle.job) for job in self._jobs)
+
+    def _next_turn(self) -> None:
+        """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
+
+        If it waits for a pass that others share, all of those who do not wait yet go first. No name of this thread's
+        loop may hold a job: its models could not be dropped.
+        """
+        self._choose_sharers()
+        job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
+        if not job.waits or job.handle.cancelled:
+            self._turn(job)
+        elif job.seat.prompt is not None:
+            self._read_beside()
+        elif late := [one for one in self._jobs if one.is_late]:
+            self._turn(late[0])
+        else:
+            self._share_pass([one for one in self._jobs if one.waits and one.seat.prompt is None])
+
+    def _choose_sharers(self) -> None:
+        if self._sharing is not None and self._capacity is not None:
+            jobs = [job.handle.job for job in self._jobs]
+            self._sharing.choose(self._jobs, room_beside(jobs, self._capacity))
+
+    def _turn(self, job: RunningJob) -> None:
+        running = len(self._jobs)
+        self._hand_on(job, alone=running == 1)
+        job.had_seconds += job.last_seconds
+        self._fair.serve(job.last_seconds, running)
+
+    def _read_beside(self) -> None:
+        """Prompts of those who wait for that, or just came, in one pass whose time they share."""
+        for job in [job for job in self._jobs if not job.began]:
+            self._turn(job)
+        assert self._sharing is not None
+        jobs = self._sharing.near(self._jobs)
+        with self._timed(jobs):
+            self._run_shared(jobs, partial(self._sharing.read, jobs))
+
+    @contextmanager
+    def _timed(self, jobs: Sequence[RunningJob]) -> Iterator[None]:
+        """The time in this context is that of all `jobs`, and shared among them."""
+        running, began = len(self._jobs), self._clock()
+        with ExitStack() as watches:
+            for job in jobs:
+                watches.enter_context(job.kept.watch)
+            yield
+        seconds = self._clock() - began
+        for job in jobs:
+            job.had_seconds += seconds / len(jobs)
+        self._fair.serve(seconds, running)
+
+    def _share_pass(self, jobs: Sequence[RunningJob]) -> None:
+        """One pass for all `jobs`, whose time they share. The next one is queued before this one's tokens go out."""
+        assert self._sharing is not None
+        run, began = self._sharing.run, self._clock()
+        with self._timed(jobs):
+            self._run_shared(jobs, run)
+            sharers = [job for job in jobs if job.is_served and self._goes_on(job)]  # its verdict is queued
+            if all(job.shares for job in sharers) and not all(job.seat.ends for job in sharers):
+                self._run_shared(sharers, run)
+            for job in sharers:
+                if self._goes_on(job) and job.shares:
+                    self._goes_on(job)  # to where it waits for the next pass
+        self._sharing.observe(jobs, self._clock() - began)
+
+    def _run_shared(self, jobs: Sequence[RunningJob], run: Callable[[], None]) -> None:
+        """`run`, which queues a pass of `jobs`; if that fails, each of them hears of it in its turn."""
+        try:
+            with untrusted(unforeseen):
+                run()
+        except SpecdecError as error:
+            for job in jobs:
+                job.error = error.__cause__ if isinstance(error.__cause__, Exception) else error
+
+    def _goes_on(self, job: RunningJob) -> bool:
+        """A turn of `job`; whether it was not its last."""
+        self._hand_on(job, alone=False)
+        return job in self._jobs
+
+    def _hand_on(self, job: RunningJob, alone: bool) -> None:
+        """The events of a turn of `job`, to its client."""
+        for event in job.turn(alone):
+            if isinstance(event, Finish | Failure):
+                self._jobs = tuple(other for other in self._jobs if other is not job)
+                self._give_back(job.kept, broken=isinstance(event, Failure) and event.exit_code != UsageError.exit_code)
+                self._end(job.handle, event)
+            else:
+                self._notify(job.handle, event)
+
+    def _give_back(self, kept: Conversation, broken: bool) -> None:
+        """The conversation of a job that is done; what a failure may have left in it is forgotten."""
+        assert self._conversations is not None
+        try:
+            with untrusted(unforeseen):
+                if broken:
+                    kept.slot.forget()
+                self._conversations.give_back(kept)
+        except SpecdecError:
+            self._conversations.discard(kept)
+
+    def _end(self, handle: JobHandle, event: Finish | Failure) -> None:
+        self._ended += 1
+        self._failed += isinstance(event, Failure)
+        self._cancelled += handle.cancelled
+        self._queue.note_seconds(self._clock() - handle.came_at)
+        self._notify(handle, event)
+
+    def _notify(self, handle: JobHandle, event: Event) -> None:
+        with self._counting:
+            self._totals.fold(event)
+        handle.notify(event, self._clock())
+
+    def _end_cancelled(self) -> None:
+        for handle in self._queue.take_cancelled():
+            handle.cancel()
+            self._end(handle, Finish("interrupted", "", (), "", Stats().to_dict()))
+
+    def _rest(self) -> None:
+        """Until a job comes. Meanwhile freed buffers are given back, and the models dropped."""
+        acts: list[tuple[float, Callable[[], object]]] = []
+        if self._pair is not None:
+            acts = [(IDLE_SECONDS, clear_cache)]
+            idle_seconds = 0.0 if self._unloads else self.options.idle_seconds
+            if idle_seconds is not None:
+                acts.append((idle_seconds, self._unload))
+        waited = 0.0
+        for seconds, act in sorted(acts, key=lambda one: one[0]):
+            if self._queue.wait(seconds - waited):
+                return
+            waited = seconds
+            act()
+        self._queue.wait(None)
+
+    def _unload(self) -> None:
+        self._conversations = self._pair = self._sharing = None
+        gc.collect()
+        clear_cache()
+        self._holds(0, 0)

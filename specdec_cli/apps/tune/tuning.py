@@ -1,0 +1,179 @@
+"""A whole tuning: what is to be gained is measured, something is trained, and judged on documents it never saw.
+
+Laws: what it trains is kept only if it pays on these. The verdict comes within twice the seconds for training:
+where a document takes long, fewer are judged. A process that is killed leaves what it measured, and the same command
+goes on after that, to the same verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from specdec_cli.apps.tune import figures
+from specdec_cli.apps.tune.documents import SAID, Split
+from specdec_cli.apps.tune.figures import DocumentRounds, Judgement, Look, Measured, Plan, Progress, Trained, judge
+from specdec_cli.apps.tune.kept import TRAINED, Kept, keep
+from specdec_cli.apps.tune.predict import general_prompts, measure, measured, pieces_of
+from specdec_cli.apps.tune.trainee import Trainee
+from specdec_cli.apps.tune.training import BEST, SHARE_OF_WORDS, TIME_OVER, Training
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import MODEL, DrafterKind
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.tuned import fingerprints
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.signals import Interrupt
+from specdec_cli.version import __version__
+
+Report = Callable[[Progress], None]
+Pieces = dict[str, list[list[int]]]
+Found = dict[str, DocumentRounds]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Both measurements of the same documents, and what they say; `general` of bench's prompts, before and after.
+
+    `beside` are others, who draft without any training, by their names.
+    """
+
+    before: Measured
+    after: Measured
+    judgement: Judgement
+    general: list[Measured]
+    beside: dict[str, Measured]
+
+
+def identity(learner: Trainee, parts: Split, minutes: int, predict_only: bool) -> dict[str, Any]:
+    """All that decides what is measured and trained: where one of these changes, nothing that was kept is taken."""
+    files = resolve(learner.spec)
+    folders = {folder for one in files.checkpoints for folder in (one.folder, one.adapter) if folder}
+    folders |= {file.parent for file in files.head.files} if files.head else set()
+    read = [(file, file.stat()) for folder in sorted(folders) for file in sorted(folder.glob("*.[js]*"))]
+    stamps = [[str(file), stat.st_size, stat.st_mtime_ns] for file, stat in read]
+    options = [learner.what, learner.k, learner.seed, minutes, predict_only, __version__]
+    return {"options": options, "files": stamps, "texts": asdict(parts)}
+
+
+class Tuning:
+    """Of `learner` within so many `seconds` of training, by lessons of at most `pieces`."""
+
+    def __init__(
+        self, learner: Trainee, parts: Split, seconds: float, kept: Kept, pieces: int, predict_only: bool = False
+    ) -> None:
+        self.learner, self.parts, self._seconds, self._kept, self._pieces = learner, parts, seconds, kept, pieces
+        self._first, self._before = learner.before(), Found()
+        self._general = general_prompts(self._first)
+        drafters = 2 + len(learner.others)
+        word, self._ready = kept.decided("word", self._word_seconds), kept.decided("ready", lambda: kept.spent)
+        self.plan = Plan.within(seconds, word, drafters, len(parts.judged), len(self._general))
+        self._piece = self.plan.piece  # the most that one took
+        # Half of the time for the target's own words: there may be few to say.
+        self._later = 0.0 if predict_only else seconds * (1 - SHARE_OF_WORDS / 2) + self.plan.after
+
+    def _word_seconds(self) -> float:
+        """A drafted word's, with its part of the plain ones. All are said twice, since the first time may compile."""
+        session, words = self._first.session(self._first.slot(), self._kept.clock), SAID // 4
+        (piece,) = pieces_of(self.parts.judged[:1], 1, self.learner.seed).values()
+        for _ in range(2):
+            began = self._kept.clock()
+            plain = sum(measure(session, piece, words, self.learner.k).plain)
+        return max(self._kept.clock() - began - plain * (1 - 1 / figures.EVERY), 0.0) / words
+
+    @property
+    def left(self) -> float:
+        """Seconds until the verdict, about."""
+        return max(self._ready + self.plan.before + self._later - self._kept.spent, min(self.plan.after, self._later))
+
+    def measure(self, report: Report) -> Measured:
+        """What is to be gained. Raises: UsageError, OSError."""
+        judged = pieces_of(self.parts.judged[: self.plan.documents], self.plan.pieces, self.learner.seed)
+        self._before = self._rounds(
+            "before", self._first, judged, "measuring", report, self._later, self._later, figures.FEWEST
+        )
+        return measured(self._before, self.learner.k)
+
+    def train(self, report: Report) -> Trained:
+        """Raises: OSError, Refused, NotAvailable."""
+        learner, after = self.learner, self.plan.after
+
+        def trained() -> Trained:
+            with Interrupt() as interrupt:
+                training = Training(
+                    learner.pair,
+                    learner.student(),
+                    self._kept,
+                    self._seconds,
+                    learner.seed,
+                    lambda now: report(replace(now, seconds=now.seconds + after)),
+                    lambda: "it was interrupted" if interrupt.requested() else TIME_OVER * self._late(after),
+                    pieces=self._pieces,
+                    piece_bytes=learner.piece_bytes,
+                )
+                return training.run(self.parts)
+
+        done = self._kept.made(TRAINED, trained)
+        return Trained(**{**done, "looks": tuple(Look(*look) for look in done["looks"])})
+
+    def judge(self, best: int, report: Report) -> Verdict:
+        """By the weights of step `best`. Raises: OSError, UsageError; Refused for a head like luck."""
+        learner, plan, k = self.learner, self.plan, self.learner.k
+        after, beside, both = learner.after(self._kept.folder / BEST), dict[str, Measured](), list[Measured]()
+        judged = pieces_of([one for one in self.parts.judged if one.name in self._before], plan.pieces, learner.seed)
+        later = plan.after - plan.before
+        found = self._rounds(f"after-{best}", after, judged, "judging", report, later, fewest=figures.FEWEST)
+        prompts = dict([*self._general.items()][: plan.prompts])
+        for kind in learner.others:
+            with suppress(UsageError):  # there may be no time for any of them
+                also = self._rounds(kind.name, learner.pair, judged, f"judging {kind.about}", report, drafter=kind)
+                beside[kind.about] = measured(also, k, kind)
+        with suppress(UsageError):  # the target may say nothing after any of them
+            parts = ("general", self._first), (f"general-{best}", after)
+            general = [self._rounds(name, pair, prompts, "judging on bench's prompts", report) for name, pair in parts]
+            both = [measured(one, k) for one in general]
+        before, tuned = measured({name: self._before[name] for name in found}, k), measured(found, k)
+        return Verdict(before, tuned, judge(before, tuned, learner.same_cost, learner.new), both, beside)
+
+    def keep(self, name: str, verdict: Verdict) -> Path:
+        """Gives what was trained its place by `name`. Raises: OSError."""
+        learner, spec = self.learner, self.learner.spec
+        target, *drafts = resolve(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
+        bound = fingerprints(target, drafts[0] if drafts and learner.what == "draft" else None)
+        record = {"what": learner.what, "of": spec.pair.name, "sha256": bound, "documents": len(self.parts.trained)}
+        record |= {"seed": learner.seed, "k": learner.k, "speed": round(verdict.judgement.speed, 3)}
+        return keep(self._kept.folder / BEST, name, record)
+
+    def _rounds(
+        self,
+        kept_as: str,
+        pair: LoadedPair,
+        pieces: Pieces,
+        doing: str,
+        report: Report,
+        later: float = 0.0,
+        reserved: float = 0.0,
+        fewest: int = 0,
+        drafter: DrafterKind = MODEL,
+    ) -> Found:
+        """Of each document, or of `fewest` until time is short; seconds are needed `later`, and of them `reserved`."""
+        session, many, found = pair.session(pair.slot(), self._kept.clock), len(pieces), Found()
+        for at, (name, some) in enumerate(pieces.items()):
+            if not self._kept.get(f"{kept_as}-{at}"):
+                if at >= fewest and self._late(self._piece * len(some) + reserved):
+                    break
+                report(Progress(doing, (many - at) * self._piece * len(some) + later, at + 1, many))
+            timed = at % figures.EVERY == 0 and at < figures.EVERY * figures.TIMED
+            timed |= not any(one.drafted for one in found.values())  # where it ended at once
+            make = partial(measure, session, some, self.plan.words, self.learner.k, drafter, timed)
+            began = self._kept.clock()
+            found[name] = DocumentRounds.of(self._kept.made(f"{kept_as}-{at}", make))
+            self._piece = max(self._piece, (self._kept.clock() - began) / max(len(some), 1))
+        return found
+
+    def _late(self, needed: float) -> bool:
+        """Whether there is no time for what takes so many seconds."""
+        return self._kept.spent + needed > figures.LIMIT * self._seconds

@@ -1,1 +1,0 @@
-"""Is a pair lossless here, and what works on this machine?"""

@@ -1,1 +1,0 @@
-"""A conversation in the terminal, without its looks."""

@@ -1,1 +1,0 @@
-"""How commands are called: parse, build, hand over."""

@@ -1,0 +1,1 @@
+"""What commands share: the table of options, their values, the config as defaults, helps."""

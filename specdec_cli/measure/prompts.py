@@ -1,0 +1,91 @@
+"""The prompts of `specdec bench` (pure): seven kinds of text, eight prompts each, or a file of the user's.
+
+Law: (kind, name) identifies a prompt. The bundled texts are the project's own, under its licence.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any, Final
+
+from specdec_cli.core import jsonfile
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.readfile import read_file
+from specdec_cli.core.request import one_name
+from specdec_cli.core.textfile import decode_text
+
+# Short prompts first: a slow machine measures few.
+KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")
+OWN_KIND: Final = "own"
+"""The kind of a file's prompts where the file names none."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptId:
+    """A prompt, the unit of every average; `name` is unique within its `kind`."""
+
+    kind: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class BenchPrompt:
+    """A prompt with its text."""
+
+    kind: str
+    name: str
+    text: str
+
+    @property
+    def id(self) -> PromptId:
+        return PromptId(self.kind, self.name)
+
+
+def load(kinds: Sequence[str] = KINDS) -> tuple[BenchPrompt, ...]:
+    """The bundled prompts of these kinds, each kind once, in the order given.
+
+    Raises: UsageError for an unknown kind, naming the nearest.
+    """
+    for kind in kinds:
+        one_name("--kinds", KINDS)(kind)
+    folder, found = resources.files("specdec_cli.measure") / "prompts_data", []
+    for kind in dict.fromkeys(kinds):
+        entries = tomllib.loads((folder / f"{kind}.toml").read_text(encoding="utf-8"))["prompt"]
+        found += [BenchPrompt(kind, entry["name"], entry["text"].strip("\n")) for entry in entries]
+    return tuple(found)
+
+
+def from_file(path: Path) -> tuple[BenchPrompt, ...]:
+    """One prompt a line, or JSON Lines `{"prompt": …, "kind"?: …}`, named by line number; empty lines are left out.
+
+    The first line that is not empty decides: `{` means JSON Lines.
+
+    Raises: UsageError, naming file and line, for what is missing, no UTF-8, empty or damaged.
+    """
+    hint = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
+    try:
+        text = decode_text(read_file(path, piped=True))
+    except OSError as error:
+        raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", hint) from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--prompts {path} is not UTF-8: byte {error.start}", hint) from error
+    lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if not lines:
+        raise UsageError(f"--prompts {path} holds no prompt: it is empty", hint)
+    if not lines[0][1].startswith("{"):
+        return tuple(BenchPrompt(OWN_KIND, f"line {number}", line) for number, line in lines)
+    found = []
+    for number, line in lines:
+        try:
+            values: Any = jsonfile.parse(line)
+        except jsonfile.NotJson as error:
+            raise UsageError(f"--prompts {path}, line {number} is not JSON: {error}", hint) from error
+        prompt, kind = (values.get("prompt"), values.get("kind", OWN_KIND)) if isinstance(values, dict) else ("", "")
+        if not (isinstance(prompt, str) and prompt.strip() and isinstance(kind, str)):
+            raise UsageError(f'--prompts {path}, line {number} has no text under "prompt"', hint)
+        found.append(BenchPrompt(kind, f"line {number}", prompt))
+    return tuple(found)

@@ -1,0 +1,200 @@
+"""The display for the command line's options and streams, and messages. No exit code is decided here."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol, TextIO
+
+from rich.text import Text
+
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.events import Event, to_dict
+from specdec_cli.terminal.panel.answer import AnswerRows
+from specdec_cli.terminal.panel.live import PanelDisplay
+from specdec_cli.terminal.plain import PlainDisplay, RoundLines
+from specdec_cli.terminal.summary import Closing, ErrorLike, columns, error_lines, summary
+from specdec_cli.terminal.terminal import can_draw, is_terminal, make_console, print_words, safe
+from specdec_cli.terminal.writer import AnswerWriter
+
+
+class Display(Protocol):
+    """Shows replies one after another, each from Start to Finish or Failure."""
+
+    def handle(self, event: Event) -> None:
+        """Shows one event. Raises: OSError for a closed pipe (BrokenPipeError) or a full disk."""
+
+    def close(self) -> None:
+        """Restores the terminal, also during a reply. A second call changes nothing; a closed stream never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is shown of replies, as the command line's options name it."""
+
+    json: bool = False
+    panel: bool | None = None
+    colour_answer: bool = True
+    rounds: bool = False
+    quiet: bool = False
+    verbose: bool = False
+    plain: bool = False
+    trace: Path | None = None
+
+
+class Tee:
+    """Several displays as one, for `--trace`."""
+
+    def __init__(self, displays: Sequence[Display]) -> None:
+        self._displays = tuple(displays)
+
+    def handle(self, event: Event) -> None:
+        """Gives the event to each display, in order."""
+        for display in self._displays:
+            display.handle(event)
+
+    def close(self) -> None:
+        """Closes all displays, the last one first, even if closing one raises."""
+        with ExitStack() as stack:
+            for display in self._displays:
+                stack.callback(display.close)
+
+
+class JsonlDisplay:
+    """Writes each event as one line of JSON. The caller closes the stream."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def handle(self, event: Event) -> None:
+        """Writes and flushes one line, so that a reader of the pipe gets each round at once."""
+        print_event(self._out, event)
+
+    def close(self) -> None:
+        """Nothing to do: every line was flushed."""
+
+
+class TraceDisplay(JsonlDisplay):
+    """Writes the events into the file of --trace. A trace that cannot be written ends, and the reply goes on."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises: UsageError if the file cannot be opened."""
+        self._path = path
+        self.failure: SpecdecError | None = None
+        try:
+            super().__init__(path.open("w", encoding="utf-8"))
+        except OSError as error:
+            hint = "name a file in a folder that exists and can be written to"
+            raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
+
+    def handle(self, event: Event) -> None:
+        """Writes one line; after the first failure nothing more."""
+        if self.failure is not None:
+            return
+        try:
+            super().handle(event)
+        except OSError as error:
+            kind = DoesNotFit if error.errno in (errno.ENOSPC, errno.EDQUOT) else SpecdecError
+            hint = "the answer itself is whole; name a file on another disk: --trace FILE"
+            self.failure = kind(f"--trace {self._path} ends here, it cannot be written: {error.strerror}", hint)
+
+    def close(self) -> None:
+        """Closes the file."""
+        with suppress(OSError):  # what could not be written before fails again
+            self._out.close()
+
+
+def display_of(
+    out: TextIO,
+    err: TextIO,
+    look: Look,
+    *,
+    name: str,
+    closing: Closing,
+    stays: bool = True,
+    make_rows: Callable[[], AnswerRows] = AnswerRows,
+    answer: AnswerWriter | None = None,
+) -> Display:
+    """The display for this look and these streams; the panel needs an `err` that can draw it.
+
+    `answer` writes the answer where there is no panel, and the other arguments are those of `PanelDisplay`.
+    """
+    if look.json:
+        lines = JsonlDisplay(out)
+        return Tee([lines, RoundLines(err, look.plain)]) if look.rounds else lines
+    if look.panel is False or look.quiet or look.plain or not can_draw(err):
+        plain = partial(
+            PlainDisplay, out, err, plain=look.plain, answer=answer, closing=None if look.quiet else closing
+        )
+        return plain(rounds=look.rounds)
+    panel = partial(PanelDisplay, out, err, name=name, closing=closing, colour_answer=look.colour_answer)
+    return panel(make_rows=make_rows, stays=stays, rounds=look.rounds)
+
+
+@contextmanager
+def open_display(out: TextIO, err: TextIO, look: Look, name: str) -> Iterator[Display]:
+    """The display of one reply of the pair `name`, closed on exit.
+
+    Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
+    """
+    with ExitStack() as stack:
+        closing = partial(summary, verbose=look.verbose)
+        display = display_of(out, err, look, name=name, closing=closing)
+        stack.callback(display.close)
+        if look.trace is None:
+            yield display
+            return
+        traced = TraceDisplay(look.trace)
+        stack.callback(traced.close)
+        yield Tee([display, traced])
+    if traced.failure is not None:
+        raise traced.failure
+
+
+def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
+    """One dim line."""
+    print_words(make_console(err, plain=plain), Text(safe(sentence), "dim"))
+
+
+def print_question(err: TextIO, question: str) -> None:
+    """One line, folded between words, behind which the answer is typed."""
+    print_words(make_console(err, plain=False), Text(safe(f"{question} ")), end="")
+    err.flush()
+
+
+def print_columns(out: TextIO, rows: Sequence[Sequence[str]], plain: bool = False) -> None:
+    """Names, values and notes: a table on a terminal, tab-separated lines into a pipe."""
+    if is_terminal(out):
+        make_console(out, plain=plain).print(columns(rows))
+        return
+    for row in rows:
+        out.write("\t".join(map(safe, row)).rstrip("\t") + "\n")
+
+
+def print_line(out: TextIO, text: str) -> None:
+    """One filtered line."""
+    if is_terminal(out):
+        print_words(make_console(out, plain=False), Text(safe(text)))
+    else:
+        out.write(safe(text) + "\n")
+
+
+def print_json(out: TextIO, value: object) -> None:
+    out.write(json.dumps(value, indent=1) + "\n")
+
+
+def print_event(out: TextIO, event: Event) -> None:
+    """A line of JSON. Raises: OSError as `Display.handle`."""
+    # ASCII: otherwise json writes DEL, C1 and U+2028 as they are, and a lone surrogate cannot be written.
+    out.write(json.dumps(to_dict(event), ensure_ascii=True) + "\n")
+    out.flush()
+
+
+def print_error(err: TextIO, error: ErrorLike, plain: bool = False) -> None:
+    """Message and hint, on a line each where no terminal folds them."""
+    print_words(make_console(err, plain=plain), error_lines(error))

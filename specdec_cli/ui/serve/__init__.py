@@ -1,1 +1,0 @@
-"""How a server looks to its operator."""

@@ -1,0 +1,236 @@
+"""`specdec bench` as a person runs it: real processes on tiny models, files read back, models.toml kept."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from contextlib import nullcontext
+
+import pytest
+
+from fakes.models import TINY, tiny_folder
+from specdec_cli.apps.bench.command import BenchOptions, parse_lengths
+from specdec_cli.apps.bench.report import reports
+from specdec_cli.apps.bench.result import from_dict, read_result
+from specdec_cli.command.table import CONTENDERS
+from specdec_cli.command.values import parse_seconds
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.kinds import DRAFTERS
+from specdec_cli.pairs import registry as models_toml
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.registry import read_registry
+
+PROMPTS = "\n".join(f"def function_{n}(argument):" for n in range(6))
+
+
+@pytest.fixture
+def home(tmp_path):
+    """A folder with a models.toml that has been edited by hand, and its environment."""
+    target = tiny_folder(tmp_path / "target", TINY, seed=1, endless=True)
+    draft = tiny_folder(tmp_path / "draft", TINY, seed=1, noise=0.03, endless=True)
+    (tmp_path / "prompts.txt").write_text(PROMPTS)
+    (tmp_path / "models.toml").write_text(
+        f'schema_version = 1\n\n# mine, do not touch\n[pairs.tiny]\ntarget = "{target}"\ndraft = "{draft}"\n'
+        'k = 2  # from the forum\nmeasured = [{chip = "Apple M9", k = 5, speedup = 9.0}]\n'
+    )
+    return tmp_path
+
+
+def start(home, *arguments):
+    own = {"COLUMNS": "80", "SPECDEC_MODELS": str(home / "models.toml")}
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-m", "specdec_cli", *map(str, arguments)]
+    return subprocess.Popen(command, env=os.environ | own, cwd=home, **streams)
+
+
+def specdec_in(home, *arguments):
+    process = start(home, *arguments)
+    out, err = process.communicate(timeout=200)
+    return process.returncode, out, err
+
+
+def bench(home, *more):
+    return ("bench", "-p", "tiny", "--raw", "--prompts", "prompts.txt", "-n", 16, "-k", "0-3", *more)
+
+
+@pytest.mark.slow
+def test_from_the_bench_to_the_run_with_every_file_in_between(home):
+    """One whole bench: table, files, models.toml; then `run` starts at what was written."""
+    exports = [part for end in ("json", "html", "svg") for part in ("--export", f"bench.{end}")]
+    (home / "prompts.txt").write_text(PROMPTS + "\n" + "x" * 300)
+    code, out, err = specdec_in(home, *bench(home, "--time-budget", "60s", "--write", *exports))
+    assert code == 0 and "1 of 7 prompts leave no room for 16 tokens: left out" in err, err
+    lines = out.splitlines()
+    assert lines[0].startswith("tiny · target + draft") and max(map(len, lines)) <= 80
+    result = read_result(home / "bench.json")
+    (report,) = reports(result)
+    assert not result.partial and result.seconds < 60
+    assert report.recommendation.answer in ("use", "don't")
+    k = report.recommendation.chosen
+    assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} 'your prompt'"
+    assert f"tiny now starts at K {k}" in err
+    assert all((home / f"bench.{end}").stat().st_size > 1000 for end in ("html", "svg"))
+    text = (home / "models.toml").read_text()
+    assert "# mine, do not touch" in text
+    written = tomllib.loads(text)["pairs"]["tiny"]
+    assert written["k"] == k and [one["chip"] for one in written["measured"]] == ["Apple M9", result.environment.chip]
+    _, out, _ = specdec_in(home, "run", "-p", "tiny", "--raw", "-n", 8, "--json", "def f(")
+    assert json.loads(out.splitlines()[0])["k"] == k
+    code, out, _ = specdec_in(home, "bench", "--compare", "bench.json", "bench.json")
+    assert code == 0 and "draft, temperature 0" in out and "differs" not in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_bench_that_is_ended_saves_what_there_is(home, sent, code):
+    process = start(home, *bench(home, "--time-budget", "5m", "--cooldown", "0.4s", "--export", "bench.json"))
+    while "measuring" not in process.stderr.readline():
+        assert process.poll() is None
+    time.sleep(3)  # an answer, on a busy machine too
+    process.send_signal(sent)
+    out, _ = process.communicate(timeout=60)
+    result = read_result(home / "bench.json")
+    assert process.returncode == code and result.partial and result.samples
+    assert ("partial: interrupted" in out) == (sent == signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_several_drafts_drafters_and_temperatures_share_one_target(home):
+    other = tiny_folder(home / "other", TINY, seed=9, endless=True)
+    code, out, err = specdec_in(
+        home, "bench", "--target", home / "target", "--draft", home / "draft", "--draft", other, "--drafter", "model",
+        "--drafter", "ngram", "--temp", 0, "--temp", 1, "--raw", "--prompts", "prompts.txt", "-n", 12, "-k", "1-2,auto",
+        "--time-budget", "60s", "--json", "-q",
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    result = from_dict(json.loads(out))
+    conditions = result.settings.conditions
+    assert [(c.contender.name, c.temperature) for c in conditions] == [
+        ("draft", 0.0), ("other", 0.0), ("ngram", 0.0), ("draft", 1.0), ("other", 1.0), ("ngram", 1.0)
+    ]  # fmt: skip
+    assert {s.arm.condition for s in result.samples if s.arm.k} == set(conditions)
+    good, bad = (
+        sum(s.draft_n_accepted for s in result.samples if s.arm.contender.name == name) for name in ("draft", "other")
+    )
+    assert good > 2 * bad
+
+
+def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
+    """An entry of the user's file replaces the packaged one, so that it has to hold all of it."""
+    pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
+    path = tmp_path / "models.toml"
+    for k, chip in ((3, "one"), (5, "two"), (6, "one")):
+        models_toml.record_measured(path, pair, k, {"chip": chip, "k": k, "speedup": 1.5, "low": None})
+    found = read_registry(path, "yours").find("demo")
+    assert (found.target, found.draft, found.k, found.note) == (pair.target, pair.draft, 6, "a toy")
+    measured = tomllib.loads(path.read_text())["pairs"]["demo"]["measured"]
+    assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
+
+
+def test_k_drafter_and_draft_context_are_written_together(tmp_path):
+    """The draft context of the first --write stayed, and that of a later one was lost."""
+    path = tmp_path / "models.toml"
+    for context in (8, 33, "full", 1024):
+        pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", source="packaged", draft_context=context)
+        entry = {"chip": f"at {context}", "k": 3, "drafter": "model", "draft_context": context}
+        models_toml.record_measured(path, pair, 3, entry)
+        found = read_registry(path, "yours").find("demo")
+        assert (found.k, found.drafter, found.draft_context) == (3, "model", context)
+        assert tomllib.loads(path.read_text())["pairs"]["demo"]["measured"][-1]["draft_context"] == context
+
+
+@pytest.mark.parametrize(
+    ("arguments", "context", "own"),
+    [(("-p", "demo"), 1024, True), (("-p", "demo"), 33, False), (("-p", "mine"), 64, True)],
+)
+def test_a_bench_records_the_draft_context_in_effect(specdec, monkeypatch, arguments, context, own):
+    seen = []
+    if not own:
+        monkeypatch.setenv("SPECDEC_DRAFT_CONTEXT", str(context))
+
+    def load_machine(request, cancelled, tell, report):
+        seen.append(request.settings)
+        raise KeyboardInterrupt
+
+    specdec.models.write_text('schema_version = 1\n[pairs.mine]\ntarget = "specdec:demo/target"\ndraft_context = 64\n')
+    monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
+    assert specdec("bench", "-q", *arguments)[0] == 130
+    assert [(settings.draft_context, settings.own_context) for settings in seen] == [(context, own)]
+
+
+def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
+    seen = []
+
+    def load_machine(request, cancelled, tell, report):
+        seen.append("loads")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("specdec_cli.apps.bench.command.awake", lambda: nullcontext(seen.append("awake")))
+    monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
+    assert specdec("bench", "-q", "-p", "demo")[0] == 130
+    assert seen == ["awake", "loads"]
+
+
+# Options
+
+
+@pytest.mark.parametrize(
+    ("text", "ks"),
+    [("0-8,auto", (*range(9), "auto")), ("auto", ("auto",)), ("1-3,2,8", (1, 2, 3, 8)), (" 2 , 4 - 5 ", (2, 4, 5))],
+)
+def test_lists_and_ranges(text, ks):
+    assert parse_lengths(text) == ks
+
+
+def test_seconds_minutes_and_hours():
+    assert [parse_seconds("--x", text) for text in ("90", "90s", "2m", "1.5m", "1h")] == [90, 90, 120, 90, 3600]
+    with pytest.raises(UsageError, match="--time-budget soon is not a time"):
+        parse_seconds("--time-budget", "soon")
+
+
+REFUSED = [
+    (("-k", "0"), "-k 0 drafts nothing"),
+    (("-k", "1,x"), "-k 1,x: x is neither a number, a range nor auto"),
+    (("-k", "1,,2"), "-k 1,,2: nothing is neither"),
+    (("-k", "0-17"), "-k 0-17: 0-17 is outside 0 to 16"),
+    (("-k", "5-2"), "-k 5-2: 5-2 runs backwards"),
+    (("-n", "7"), "-n 7 is below 8"),
+    (("--kinds", "cod"), "--kinds cod is none of code, chat"),
+    (("--kinds", "code", "--prompts", "prompts.txt"), "both choose the prompts"),
+    (("--time-budget", "soon"), "--time-budget soon is not a time"),
+    (("--cooldown", "soon"), "--cooldown soon is not a time"),
+    (("--export", "bench.xls"), "--export bench.xls ends in .xls"),
+    (("--export", "nowhere/bench.json"), "there is no such folder"),
+    (("--drafter", "magic"), "--drafter magic is none of model, ngram, auto"),
+    (("--rule", "blok"), "--rule blok is none of auto"),
+    (("--temp", "-1"), "--temp -1.0 is outside 0 to 100"),
+    (("--write", "--temp", "0", "--temp", "1"), "--write keeps one K"),
+    (("--write", "--drafter", "ngram", "--drafter", "model"), "--write keeps one K"),
+    (("--write", "--draft", "x/y"), "--write needs a pair by name"),
+    (("--compare", "prompts.txt", "prompts.txt"), "prompts.txt is not a bench result"),
+    (("--compare", "none.json", "none.json"), "none.json cannot be read: No such file"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=[" ".join(case[0]) for case in REFUSED])
+def test_a_bad_option_is_refused_before_anything_is_loaded(specdec, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompts.txt").write_text("def f(\n")
+    monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", None)
+    code, said, _ = specdec.refused("bench", "-p", "demo", *arguments)
+    assert code == 2 and message in said
+
+
+def test_a_drafter_that_needs_a_draft_is_refused_where_the_pair_has_none(specdec, tiny_pair):
+    code, message, hint = specdec.refused("bench", "--target", tiny_pair[0], "--drafter", "model")
+    assert (code, hint) == (2, "name one: --draft ID")
+    assert message == f"--drafter model, and {tiny_pair[0].name} has no draft"
+    assert set(DRAFTERS) - set(CONTENDERS) == {"none"}
+
+
+def test_the_defaults_are_those_of_the_contract():
+    defaults = BenchOptions()
+    assert (defaults.k, defaults.time_budget, defaults.seed, defaults.rule) == ("0-8,auto", "2m", 0, "auto")

@@ -1,0 +1,314 @@
+"""Rows, kinds, costs and sentences of a result; its file; and two results side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from fakes.bench import HERE, estimate, sample_result
+from specdec_cli.apps.bench import sentences
+from specdec_cli.apps.bench.page import csv_table
+from specdec_cli.apps.bench.report import Change, LengthRow, Report, compare, cost_curve, make_row, reports
+from specdec_cli.apps.bench.result import Contender, CostSample, from_dict, read_result, to_dict
+from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.gain import break_even_acceptance
+from specdec_cli.measure.intervals import Interval
+from specdec_cli.system.machine import MachineState
+
+
+@pytest.fixture(scope="module")
+def result():
+    return sample_result(budget_seconds=120.0)
+
+
+@pytest.fixture(scope="module")
+def report(result):
+    return reports(result)[0]
+
+
+@pytest.fixture(scope="module")
+def few():
+    """Interrupted: no K has more than two prompts."""
+    return sample_result(cancel_after=20)
+
+
+# Rows
+
+
+def test_the_baseline_comes_first_and_every_measured_k_has_a_row(report):
+    first, ks = report.rows[0], [row.k for row in report.rows]
+    assert (first.k, first.measured, first.speedup.mean, first.speedup.low, first.draft_share) == (0, True, 1, 1, None)
+    assert ks == [k for k in report.result.settings.ks if k in ks] and {0, 2, 4, "auto"} <= set(ks)
+    assert report.recommendation.k in {row.k for row in report.rows if row.measured}
+    assert all(row.ttft_seconds is not None and row.speedup is not None for row in report.rows)
+    bare = Report(replace(report.result, costs=()), report.condition)
+    assert bare.curve is None and all(row.verify_steps is None for row in bare.rows)
+
+
+def test_every_kind_with_enough_prompts_has_a_best_k_and_one_that_loses_has_0(report):
+    """K 1 at 0.95 times plain decoding was called the best."""
+    assert report.kinds
+    for row in report.kinds:
+        assert sum(at.kind == row.kind for at in report.prompts) >= 3
+        assert row.speedup.mean > 1 and row.advice == ("" if row.speedup.low > 1 else "within noise")
+    (losing,) = reports(sample_result("M1 Pro", kinds={"chat": 0.4, "prose": 0.3}))
+    lost = [row for row in losing.kinds if row.k == 0]
+    assert losing.recommendation.chosen == 0
+    assert lost and all((row.speedup.mean, row.advice) == (1.0, "decode plainly") for row in lost)
+
+
+def test_rates_are_of_all_rounds_behind_the_first_token(result):
+    """Ten tokens in four rounds after the first."""
+    one = next(sample for sample in result.samples if sample.arm.k == 3)
+    made = replace(one, emitted_tokens=10, target_passes=5, draft_n=10, draft_n_accepted=5, rejected_n=3)
+    row = make_row(3, None, [replace(made, draft_seconds=1.0, verify_seconds=3.0)] * 2, None, "")
+    assert (row.acceptance_rate, row.judged_rate, row.mean_acceptance_length) == (5 / 10, 5 / 8, 9 / 4)
+    assert (row.draft_share, row.measured) == (1 / 4, False)
+    assert make_row(3, None, [], None, "").acceptance_rate is None
+
+
+def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
+    steady = [CostSample(HERE, 100, 2, 0.004, 0.030, 0.020)] * 3
+    slowed = [CostSample(HERE, 100, 2, 0.008, 0.060, 0.040)] * 3
+    spiked = [CostSample(HERE, 100, 2, 0.9, 0.9, 0.020)]
+    found = cost_curve([*steady, *slowed, *spiked])
+    assert found.draft == {2: 0.2} and found.verify == {3: 1.5} and found.draft_step == pytest.approx(0.1)
+    assert found.round(2) == pytest.approx(1.7) and break_even_acceptance(1.35, 1) == pytest.approx(0.35)
+    assert cost_curve([]) is None
+
+
+def test_too_few_prompts_are_called_so(few):
+    (report,) = reports(few)
+    row = next(row for row in report.rows if row.k == "auto")
+    assert (row.source, row.speedup.prompts < 3, "±" in sentences.spread(row.speedup, 2)) == ("too few", True, False)
+
+
+def test_no_file_has_the_ends_of_an_interval_of_too_few_prompts(few):
+    """A CSV held 1.0142320547350045e+304."""
+    found = json.loads(sentences.json_text(few))["report"][0]
+    both = json.loads(sentences.comparison_text(compare(few, few)))["changes"][0][1]
+    rows = [*found["rows"], *found["kinds"], *(change["first"] for change in both)]
+    lacking = [row for row in rows if row["source"] == "too few"]
+    table = [*csv.DictReader(io.StringIO(csv_table(few)))]
+    assert lacking and len([row for row in table if row["source"] == "too few"]) >= 1
+    for row in rows:
+        interval = row["speedup"] or {"prompts": 0, "low": None, "high": None}
+        assert (interval["low"] is None) == (interval["high"] is None) == (interval["prompts"] < 3)
+    for row in table:
+        assert (row["speedup_high"] == row["speedup_low"] == "") == (int(row["prompts"]) < 3)
+    assert Interval(0.1, -800.0, 800.0, 5).exp().bounds == (None, None)
+    assert compare(few, few).changes[0][1][1].ratio is None
+
+
+# How steady the machine was
+
+
+def test_drift_compares_the_repeated_baseline_with_the_first_of_its_prompt(result):
+    first = next(sample for sample in result.samples if sample.arm == HERE.arm(0))
+    slower = replace(first, phase="drift", decode_seconds=2 * first.decode_seconds)
+    assert replace(result, samples=(first, slower)).drift == pytest.approx(-0.5)
+    assert replace(result, samples=(first,)).drift is None
+
+
+def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_do_not(result):
+    """An M5 Max verified four rows in 37 ms and three runs later in 50; one row stayed, and so did every reading."""
+    middle = len(result.costs) // 2
+
+    def later(verify, plain_step):
+        dearer = [
+            replace(one, verify_seconds=verify * one.verify_seconds, plain_seconds=plain_step * one.plain_seconds)
+            for one in result.costs[middle:]
+        ]
+        return replace(result, costs=(*result.costs[:middle], *dearer))
+
+    assert result.row_drift == pytest.approx(0.0, abs=0.1) and not sentences.drifted(result)
+    assert later(1.35, 1.35).row_drift == pytest.approx(result.row_drift, abs=0.05)
+    hot = later(1.35, 1.0)
+    assert (1 + hot.row_drift) / (1 + result.row_drift) == pytest.approx(1.35, rel=0.07) and sentences.drifted(hot)
+    told = sentences.surroundings(hot)
+    assert "passes of several rows +" in told and "try --cooldown" in told
+    assert "several rows" not in sentences.surroundings(result)
+    assert replace(result, costs=result.costs[:8]).row_drift is None
+
+
+def test_a_state_that_changed_is_told_twice_and_an_unknown_one_never(result):
+    environment = replace(result.environment, before=MachineState("mains"), after=MachineState("battery"))
+    told = sentences.surroundings(replace(result, environment=environment))
+    assert "on mains then battery" in told and "low-power" not in told and "load" not in told
+
+
+# Sentences
+
+
+def saying(result, **arms):
+    """The sentence and the command on log speed-ups by K ("k2": [...])."""
+    found = Report(result, result.settings.conditions[0])
+    every = [estimate(int(k[1:]) if k[1:].isdigit() else k, logs) for k, logs in arms.items()]
+    vars(found)["estimates"] = every
+    return sentences.conclusion(found), sentences.command(found)
+
+
+@pytest.mark.parametrize(
+    ("arms", "told", "chosen"),
+    [
+        (
+            {"k2": [0.30, 0.36, 0.33, 0.35], "k3": [0.31, 0.35, 0.31, 0.36]},
+            "K 2: 1.40× faster (1.34–1.46), on 4 prompts; K 3 is not clearly faster",
+            "--drafter model -k 2",
+        ),
+        (
+            {"k1": [0.2, -0.1, 0.15], "auto": [0.1, -0.1, 0.05]},
+            "K auto: cannot tell yet (0.79–1.32), on 3 prompts; no K is clearly faster, and auto stops drafting "
+            "where it does not pay",
+            "--drafter model -k auto",
+        ),
+        (
+            {"k1": [-0.2, -0.21, -0.19], "k2": [-0.3, -0.31, -0.29]},
+            "plain decoding (K 0): no K is clearly faster; the best, K 1: slower, 0.82× (0.80–0.84), on 3 prompts",
+            "-k 0",
+        ),
+    ],
+)
+def test_a_sentence_names_k_speed_up_interval_and_prompts(result, arms, told, chosen):
+    assert saying(result, **arms) == (told, f"specdec run -p qwen3-8b {chosen} 'your prompt'")
+
+
+def test_too_few_prompts_name_the_safest_choice_and_never_a_longer_bench():
+    (report,) = reports(sample_result(cancel_after=10))
+    assert sentences.conclusion(report) == "K auto, the safest choice: 1 prompt measured, and an interval needs 3"
+    assert sentences.command(report) == "specdec run -p qwen3-8b --drafter model -k auto 'your prompt'"
+
+
+def test_the_command_names_an_unnamed_pair_by_its_models_and_the_temperature():
+    result = sample_result(budget_seconds=120.0, temperatures=(0.7,), named=False)
+    (report,) = reports(result)
+    assert sentences.command(report) == (
+        "specdec run --target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit"
+        f" --drafter model -k {report.recommendation.k} --temp 0.7 'your prompt'"
+    )
+
+
+UNNAMED = "--target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit "
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"draft_context": 33, "own_context": False}, "SPECDEC_DRAFT_CONTEXT=33 specdec run -p qwen3-8b "),
+        (
+            {"draft_context": "full", "own_context": False, "rule": "token"},
+            "SPECDEC_DRAFT_CONTEXT=full specdec run -p qwen3-8b --rule token ",
+        ),
+        ({"draft_context": 33}, "specdec run -p qwen3-8b "),
+        ({"draft_context": 33, "named": False}, f"SPECDEC_DRAFT_CONTEXT=33 specdec run {UNNAMED}"),
+        ({"draft_context": 1024, "named": False}, f"specdec run {UNNAMED}"),
+    ],
+)
+def test_the_command_the_entry_and_a_comparison_name_the_draft_context_that_k_was_measured_under(
+    result, settings, words
+):
+    """K was written, compared and commanded without it."""
+    found = replace(result, settings=replace(result.settings, **settings))
+    (report,) = reports(found)
+    k = report.recommendation.k
+    assert sentences.command(report) == f"{words}--drafter model -k {k} 'your prompt'"
+    assert sentences.entry(report)["draft_context"] == settings["draft_context"]
+    assert compare(result, found).differences["draft_context"] == ("None", str(settings["draft_context"]))
+    assert from_dict(json.loads(json.dumps(to_dict(found)))) == found
+
+
+def test_every_setting_is_compared(result):
+    """Results of chat templates and of raw text were taken for alike."""
+    others = {"raw": True, "kinds": ("chat",), "seed": 9, "cooldown_seconds": 5.0, "draft_context": 8}
+    found = compare(result, replace(result, settings=replace(result.settings, **others))).differences
+    assert {*found} == {*others}
+
+
+def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):
+    found, speedup = sentences.entry(report), report.recommendation.speedup
+    assert (found["chip"], found["k"], found["temperature"]) == ("Apple M4 Pro", report.recommendation.k, 0.0)
+    assert found["low"] < found["speedup"] < found["high"] and found["speedup"] == round(speedup.mean, 3)
+    assert (found["date"], found["mlx"], found["mlx-lm"]) == ("2026-01-31", "0.32.0", "0.32.2")
+    assert found["prompts"] == speedup.prompts and "python" not in found
+    (lost,) = reports(sample_result("M2 Ultra", kinds={"chat": 0.2}))
+    assert lost.recommendation.answer == "don't" and sentences.chosen_k(lost) == 0
+
+
+def test_an_interrupted_bench_and_one_of_too_few_prompts_write_nothing():
+    result = sample_result(cancel_after=10)
+    for found, message in ((result, "was interrupted"), (replace(result, partial=False), "an interval needs 3")):
+        with pytest.raises(SpecdecError, match=message):
+            sentences.chosen_k(reports(found)[0])
+
+
+@pytest.mark.parametrize(
+    ("contender", "name"),
+    [
+        (Contender("ngram"), "ngram"),
+        (Contender("model", "org/Small-4bit"), "Small-4bit"),
+        (Contender("model", "/models/small/"), "small"),
+        (Contender("auto", "org/Small"), "auto with Small"),
+    ],
+)
+def test_a_contender_has_a_short_name(contender, name):
+    assert contender.name == name
+
+
+# The file, and two of them
+
+
+def test_what_was_written_reads_back_as_the_same_value_under_fixed_names(result):
+    values = to_dict(result)
+    assert from_dict(json.loads(json.dumps(values))) == result
+    assert {"settings", "environment", "samples", "rehearsals", "costs", "seconds", "partial", "schema"} < set(values)
+    assert set(values["costs"][0]) == {
+        "condition", "context_tokens", "k", "draft_seconds", "verify_seconds", "plain_seconds"
+    }  # fmt: skip
+
+
+def test_a_file_of_an_earlier_version_is_read_and_compared(result):
+    """It has estimates of acceptance, answers of two phases, and less about each answer."""
+    values = json.loads(json.dumps(to_dict(result)))
+    for at, sample in enumerate(values["samples"]):
+        for name in ("round_draft_seconds", "round_verify_seconds", "drafted_at", "accepted_at"):
+            del sample[name]
+        sample["phase"] = "learn" if at == 0 else sample["phase"]
+    values["rehearsals"] = [{"tokens": 9, "drafted": [4], "accepted": [1], "replayed": True}]
+    old = from_dict(values)
+    ((_, changes),) = compare(old, result).changes
+    assert {change.k for change in changes} >= {0, 2, "auto"} and any(change.ratio for change in changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"specdec": "trace"}, "not a specdec bench"), ({"schema": 9}, "schema 9"), ({"seconds": "long"}, "seconds: ")],
+)
+def test_another_object_is_refused_with_its_first_wrong_field(result, tmp_path, change, message):
+    path = tmp_path / "bench.json"
+    path.write_text(json.dumps(to_dict(result) | change))
+    with pytest.raises(UsageError, match=f"is not a bench result: .*{message}"):
+        read_result(path)
+
+
+def test_every_setting_and_version_that_differs_is_named_with_both_values(result):
+    other = replace(result, environment=replace(result.environment, chip="Apple M5", versions={"mlx": "0.33.0"}))
+    found = compare(result, other).differences
+    assert found["chip"] == ("Apple M4 Pro", "Apple M5") and found["mlx"] == ("0.32.0", "0.33.0")
+    assert found["mlx-lm"] == ("0.32.2", "–") and "pair" not in found
+
+
+def test_the_variances_of_two_benches_add_up_and_what_is_unknown_gives_no_ratio():
+    """Each known within a factor of 1.1: together within 1.1 to the square root of 2."""
+
+    def row(rate):
+        return LengthRow(2, True, None, rate)
+
+    known = Interval(100, 100 / 1.1, 110, 8)
+    found = Change(2, row(known), row(Interval(120, 120 / 1.1, 132, 8))).ratio
+    assert found.mean == pytest.approx(1.2) and found.prompts == 8
+    assert found.high / found.mean == pytest.approx(1.1 ** (2**0.5))
+    assert Change(2, row(known), row(None)).ratio is Change(2, row(known), row(replace(known, prompts=1))).ratio is None

@@ -1,0 +1,165 @@
+"""Everything that can be typed after a slash, without a terminal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from fakes.chat import chat_with, ran, recorded
+from fakes.models import tiny_folder
+from specdec_cli.apps.chat.chat import Loaded
+from specdec_cli.apps.chat.commands import ALIASES, COMMANDS, Leave, run_command, settings_rows, stats_rows, suggestions
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.events import Round
+from specdec_cli.core.stats import ChatStats
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session.slot import Slot
+
+
+@pytest.mark.parametrize(("typed", "nearest"), [("/hlep", "/help"), ("/sve x", "/save")])
+def test_a_mistyped_command_is_an_error_with_the_nearest_and_never_a_prompt(opened, typed, nearest):
+    code, out, err = ran(opened, typed)
+    assert (code, out, opened[0].conversation.turns) == (2, "", ())
+    assert err == (
+        f"error: there is no command {typed.split()[0]}\n"
+        f"hint: the nearest: {nearest}; to send it as a message, put a space before the /\n"
+    )
+
+
+def test_every_command_is_in_the_help_and_helps_itself(opened):
+    run_command(opened[0], "/help")
+    shown = opened[2].getvalue()
+    assert all(command.name in shown and command.help for command in COMMANDS)
+    assert "Ctrl-C" in shown and "Alt-Enter" in shown
+
+
+def test_draft_off_is_plain_decoding_in_the_same_conversation(opened):
+    chat, _, err = opened
+    ran(opened, "hello", "/draft off", "again", "/draft on", "again")
+    kinds = [turn.answer.facts["drafter"] for turn in chat.conversation.turns]
+    assert kinds == ["model", "none", "model"]
+    assert "nothing drafted" not in err.getvalue() and "the draft is off: plain decoding" in err.getvalue()
+
+
+def test_k_is_checked_and_used(opened):
+    chat, _, err = opened
+    run_command(chat, "/k 2")
+    chat.ask("hello")
+    assert chat.conversation.turns[-1].answer.facts["k"] == 2
+    run_command(chat, "/k auto")
+    assert chat.request().k == "auto"
+    for wrong in ("99", "x"):
+        with pytest.raises(UsageError, match=f"-k {wrong} is "):
+            run_command(chat, f"/k {wrong}")
+    run_command(chat, "/k")  # shows it alone
+    assert chat.request().k == "auto" and err.getvalue().splitlines()[-1] == "K auto"
+
+
+def test_system_is_set_shown_and_taken_off(opened):
+    chat, _, err = opened
+    run_command(chat, "/system be kind\nand brief")
+    assert chat.conversation.system == "be kind\nand brief" and chat.context_tokens
+    run_command(chat, "/system")
+    run_command(chat, "/system off")
+    assert chat.conversation.system is None
+    assert err.getvalue().endswith("no system message; /system TEXT sets one\n")
+
+
+def test_show_tells_settings_the_answer_and_all(opened):
+    chat, _, err = opened
+    ran(opened, "hello", "/show", "/show last", "/show all", "/show thinking", "/show nothing")
+    shown = err.getvalue()
+    assert "context" in shown and f"{chat.context_tokens} of" in shown
+    assert shown.count(chat.conversation.turns[0].answer.text.split()[0]) >= 2
+    assert (
+        "the last answer has no thinking" in shown and "/show nothing is none of settings, last, thinking, all" in shown
+    )
+
+
+def test_stats_have_one_acceptance_rate_and_every_position():
+    stats = ChatStats(replies=1, prompt_tokens=30, cached_tokens=20)
+    stats.rounds.decode_seconds = 1.0
+    for drafted, accepted in ((0, 0), (2, 2), (2, 0)):
+        draft = tuple(range(drafted))
+        stats.rounds.fold(Round(0, "model", draft, accepted, 9, (*draft[:accepted], 9), 0.0, 0.1))
+    rows = dict(stats_rows(stats))
+    assert rows["tokens"] == "5 in 3 target passes, 1.67 a pass"
+    assert (rows["accepted"], rows["position"]) == ("50 % of drafted", "1: 50 % 2: 50 %")
+    assert rows["prompts"] == "30 tokens, 20 from cache"
+
+
+def test_the_settings_shown_are_those_in_effect(opened):
+    chat, _, _ = opened
+    for typed in ("temp 0.7", "seed 7", "max-context 99"):
+        run_command(chat, f"/set {typed}")
+    rows = dict(settings_rows(chat))
+    assert (rows["temp"], rows["top-p"], rows["seed"], rows["stop"]) == ("0.7", "1", "7", "off")
+    assert (rows["k"], rows["context"], rows["system"]) == ("4, drafter model", "0 of 99 tokens", "none")
+    assert rows["pair"] == "tiny: target target, draft draft" and rows["saved to"].startswith("nothing: /save FILE")
+
+
+def test_save_and_load_bring_the_conversation_back(opened, pair, tmp_path):
+    path = tmp_path / "chat.jsonl"
+    ran(opened, "hello", "again", f"/save {path}", f"/save {path}")
+    other, _, err = chat_with(recorded(*pair))
+    run_command(other, f"/load {path}")
+    again = tmp_path / "again.jsonl"
+    run_command(other, f"/save {again}")
+    assert again.read_text().splitlines()[1:] == path.read_text().splitlines()[1:]
+    assert other.context_tokens > 0 and "2 turns loaded from" in err.getvalue()
+    lines = list(map(json.loads, path.read_text().splitlines()))
+    assert lines[0]["target"] == "specdec:demo/target" and "target_revision" in lines[0]
+    assert lines[2]["reason"] == "length" and lines[2]["stats"]["draft_acceptance_rate"] is not None
+    assert (lines[2]["k"], lines[2]["pair"], lines[2]["temperature"]) == (4, "tiny", 0.0)
+
+
+def test_draft_on_without_a_draft_lets_the_text_draft(pair):
+    session = recorded(*pair)
+    session.pair = replace(session.pair, names=("target", None), first=Slot(session.slot.target))
+    session.slot = session.pair.first
+    chat, _, err = chat_with(session)
+    chat.loaded = Loaded(PairSpec(Pair("alone", "specdec:demo/target", None, 4), "model"), session)
+    run_command(chat, "/draft on")
+    assert chat.request().drafter == "ngram" and "own text drafts" in err.getvalue()
+
+
+@pytest.mark.parametrize("typed", ["/exit", *(alias for alias, name in ALIASES.items() if name == "/exit")])
+def test_other_names_of_leaving_leave_too(opened, typed):
+    with pytest.raises(Leave):
+        run_command(opened[0], typed)
+
+
+def words(typed):
+    return [word for word, _, _ in suggestions(typed)]
+
+
+def test_commands_values_pairs_and_files_are_completed_and_messages_are_not(tmp_path, monkeypatch):
+    assert words("/s") == ["/system", "/set", "/show", "/stats", "/schema", "/save"]
+    assert words("/draft o") == ["on", "off"] and words("/k a") == ["auto"]
+    assert words("/pair dem") == ["demo", "demo-hybrid"]
+    assert words("/set te") == ["temp"] and words("/set think h") == ["think hidden"]
+    (tmp_path / "other.jsonl").touch()
+    (tmp_path / "folder").mkdir()
+    assert words(f"/load {tmp_path}/") == [f"{tmp_path}/folder/", f"{tmp_path}/other.jsonl"]
+    monkeypatch.chdir(tmp_path)
+    assert words("/schema o") == ["off", "other.jsonl"] and words("/regex ") == ["off"]
+    assert words("/load nowhere/") == []
+    assert words("hello /s") == words("/system a\nb") == words("/unknown x") == []
+
+
+def test_pair_takes_every_name_that_the_option_takes(pair, tmp_path, monkeypatch):
+    """It knew only those of models.toml, and kept a drafter that was the last pair's for want of a draft."""
+    session, opened = recorded(*pair), []
+    chat, _, _ = chat_with(session, lambda spec: opened.append(spec) or Loaded(spec, session))
+    chat.loaded = replace(chat.loaded, spec=replace(chat.loaded.spec, drafter="none"))
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", str(tmp_path))
+    tiny_folder(tmp_path / "org/Big-1B", seed=2)
+    for name in ("org/Big-1B", "big-1b", "demo"):
+        run_command(chat, f"/pair {name}")
+    assert [(spec.pair.target, spec.drafter) for spec in opened] == [
+        ("org/Big-1B", "ngram"), ("org/Big-1B", "ngram"), ("specdec:demo/target", "model"),
+    ]  # fmt: skip
+    with pytest.raises(NotAvailable, match="x-7b-GGUF is GGUF"):
+        run_command(chat, "/pair x-7b-GGUF")

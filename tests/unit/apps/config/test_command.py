@@ -1,0 +1,372 @@
+"""config.toml: what is refused and how, which source stands above which, presets, and what changes leave alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from itertools import pairwise
+
+import pytest
+import typer
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specdec_cli import main
+from specdec_cli.apps.config.command import KINDS, read_settings
+from specdec_cli.command.table import SETTINGS, is_setting
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.tomlfile import TomlFile
+from specdec_cli.system.config import model_folders
+from specdec_cli.terminal import display
+
+OF_ANOTHER_TYPE = {bool: ['"yes"', "1"], int: ['"many"', "1.5"], float: ['"warm"', "true"], str: ["true", "[1]"]}
+OUT_OF_BOUNDS = [
+    ("k = 17", "k 17 is outside 0 to 16", "the nearest that works: specdec config set k 16"),
+    ("k = 1.5", "k 1.5 is neither a whole number nor auto", "for example: specdec config set k 4"),
+    ("max_tokens = 0", "max_tokens 0 is below 1", "the nearest that works: specdec config set max_tokens 1"),
+    ("temp = -1", "temp -1 is outside 0 to 100", "off is specdec config set temp 0"),
+    ("temp = nan", "temp nan is outside 0 to 100", "off is specdec config set temp 0"),
+    ("min_p = 1.1", "min_p 1.1 is outside 0 to 1", "off is specdec config set min_p 0"),
+    ("top_k = -3", "top_k -3 is outside 0 to 1e+09", "off is specdec config set top_k 0"),
+    ("repetition_penalty = 0", "repetition_penalty 0 is outside", "off is specdec config set repetition_penalty 1"),
+    ("kv_bits = 3", "kv_bits 3 is none of 2, 4, 8", "the nearest that works: specdec config set kv_bits 2"),
+    ("port = 65_536", "port 65536 is outside 0 to 65535", "specdec config set port 65535"),
+    ("draft_context = 7", "draft_context 7 is below 8", "specdec config set draft_context 8"),
+    ('rule = "cuopled"', "rule cuopled is none of auto,", "the nearest: specdec config set rule coupled"),
+    ('drafter = "modle"', "drafter modle is none of model,", "the nearest: specdec config set drafter model"),
+    ('think = "hard"', "think hard is none of on, off", "specdec config set think on"),
+    ('idle_unload = "soon"', "idle_unload soon is not a time", "specdec config set idle_unload 90s"),
+    ("[presets.a]\nk = 99", "k 99 is outside 0 to 16", "specdec config set presets.a.k 16"),
+    ("max_tokenz = 1", "unknown key max_tokenz", "did you mean max_tokens?"),
+    ("max-tokens = 1", "unknown key max-tokens", "did you mean max_tokens?"),
+    ("zzz = 1", "unknown key zzz", "specdec config show --all lists all"),
+    (
+        'target = "org/t"',
+        "target belongs to a pair",
+        "specdec pairs add NAME --target ID --draft ID",
+    ),
+    ("[presets.a]\ntempp = 1", "unknown key tempp", "did you mean temp or top_p?"),
+    ("[presets.a]\npresets = {}", "unknown key presets", "specdec config show --all lists all"),
+    ("[presets.a]\nmodel_folders = []", "unknown key model_folders", "specdec config show --all lists all"),
+    ("[preset.a]\nk = 1", "unknown key preset", "did you mean presets?"),
+    ("presets = 3", "presets is not a table", "begin one with [presets.NAME]"),
+    ("presets.a = 3", "presets.a is not a table", "begin one with [presets.NAME]"),
+    ('model_folders = "~/models"', "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
+    ("model_folders = [3]", "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
+    ('model_folders = ["models"]', "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
+    (r'model_folders = ["/a\u0000b"]', "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
+    ('pair = "dmeo"', "the default pair is dmeo, and no pair has that name", "did you mean demo"),
+]
+NO_TOML = [
+    b"k",
+    b"k =",
+    b"k = 4 5",
+    b"k = [",
+    b"k = 1\nk = 2",
+    b"[presets",
+    b"[presets.a]\n[presets.a]",
+    b'system = "a',
+    b"k = 01",
+    b"seed = 2026-13-45",
+    b"seed = " + b"9" * 5000,
+    b"a = " + b"[" * 5000,
+    b"\xef\xbb\xbfk =",
+    b"\xef\xbb\xbf\xef\xbb\xbfk = 4",
+    "k = 4".encode("utf-16-le"),
+    "k =".encode("utf-16"),
+    b"\xff\xfek",
+    b"\xff\xfe\x00\xd8",
+    'system = "é"'.encode("latin-1"),
+    b"system = \xff",
+    b"k = 4\x00",
+    b"\x80",
+]
+KIND = {key: KINDS.get(row.metavar, str) for key, row in SETTINGS.items()}
+TYPES = [(f"{key} = {value}", key) for key, kind in KIND.items() for value in OF_ANOTHER_TYPE[kind]]
+
+
+@pytest.mark.parametrize(("text", "key"), TYPES)
+def test_a_value_of_another_type_is_two_lines_with_file_and_line(specdec, text, key):
+    specdec.config.write_text(f"# mine\n{text}\n")
+    code, message, hint = specdec.refused("config", "show")
+    assert code == 2 and message.startswith(f"{specdec.config}:2: {key} ") and f"specdec config set {key} " in hint
+
+
+@pytest.mark.parametrize(("text", "message", "hint"), OUT_OF_BOUNDS)
+def test_a_value_out_of_bounds_and_an_unknown_key_are_two_lines_with_file_and_line(specdec, text, message, hint):
+    specdec.config.write_text(f"# mine\n{text}\n")
+    code, said, advice = specdec.refused("config", "show")
+    place = f"{specdec.config}:{2 + text.startswith('[presets.')}: "
+    assert (code, said.startswith(place + message), hint in advice) == (2, True, True), (said, advice)
+
+
+@pytest.mark.parametrize("content", NO_TOML, ids=lambda content: repr(content[:12]))
+def test_what_is_no_toml_is_two_lines(specdec, content):
+    specdec.config.write_bytes(content)
+    for command in (["config", "show"], ["config", "set", "k", "3"], ["run", "-p", "demo", "hi"]):
+        code, message, _ = specdec.refused(*command)
+        assert code == 2 and message.startswith(str(specdec.config)), message
+    assert specdec.config.read_bytes() == content
+
+
+def test_what_is_no_readable_file_is_two_lines(specdec):
+    specdec.config.mkdir()
+    assert specdec.refused("config", "show")[:2] == (2, f"{specdec.config} cannot be read: Is a directory")
+    specdec.config.rmdir()
+    specdec.config.symlink_to(specdec.config)
+    assert specdec.refused("config", "show")[0] == 2
+    specdec.config.unlink()
+    specdec.config.write_text("k = 3\n")
+    specdec.config.chmod(0)
+    if os.geteuid():
+        assert specdec.refused("config", "show")[:2] == (2, f"{specdec.config} cannot be read: Permission denied")
+
+
+def test_these_are_a_hundred_wrong_files_and_a_right_one_is_read_with_a_mark_too(specdec):
+    """Negative control: what stands beside the errors above is no error."""
+    assert len(TYPES) + len(OUT_OF_BOUNDS) + len(NO_TOML) + 3 >= 100
+    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
+        specdec.config.write_bytes('k = 4\nsystem = "é"\n[presets.a]\nk = "auto"\ntemp = 1'.encode(encoding))
+        code, out, _ = specdec("config", "show")
+        assert code == 0 and "k\t4\tconfig.toml:1\n" in out and "system\té\tconfig.toml:2\n" in out
+        assert "presets.a\tk auto, temp 1\tconfig.toml:3\n" in out
+
+
+WORDS = st.sampled_from([*SETTINGS, "presets", "model_folders", "=", "[", "]", "\n", '"', "4", "0.5", "true", ".", "a"])
+
+
+@settings(max_examples=200)
+@given(st.one_of(st.binary(max_size=40), st.lists(WORDS, max_size=12).map(lambda words: " ".join(words).encode())))
+def test_any_bytes_are_read_or_refused_in_two_lines(tmp_path_factory, content):
+    path = tmp_path_factory.mktemp("any") / "config.toml"
+    path.write_bytes(content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPECDEC_CONFIG", str(path))
+        try:
+            assert isinstance(read_settings(), TomlFile)
+        except UsageError as error:
+            assert error.message.startswith(str(path)) and error.hint
+
+
+def test_help_needs_no_config(specdec):
+    specdec.config.write_text("k = 99")
+    for words in (["-h"], ["run", "-h"], ["help", "run"], ["config", "set", "k", "4"]):
+        assert specdec(*words)[0] == 0, words
+    assert specdec.config.read_text() == "k = 4"
+
+
+def test_every_setting_is_an_options_and_has_its_type():
+    """The keys of the file are held nowhere else; what stands for a value in the help says its type."""
+    commands, seen = typer.main.get_command(main.app).commands, set()
+    for name, command in commands.items():
+        for option in command.params:
+            if is_setting(name, option.name):
+                assert option.type_descriptor.annotation is KIND[option.name], (name, option.name)
+            seen.add(option.name)
+    assert SETTINGS.keys() <= seen and {"system", "k", "pair", "temp", "plain"} <= SETTINGS.keys()
+
+
+# Which source stands above which.
+
+
+def of_models_toml(k):
+    return f'schema_version = 1\n[pairs.demo]\ntarget = "specdec:demo/target"\ndraft = "specdec:demo/draft"\nk = {k}\n'
+
+
+SOURCES = ["flag", "preset", "variable", "config", "models.toml", "packaged"]
+
+
+@pytest.mark.parametrize(("upper", "lower"), [*pairwise(SOURCES)])
+def test_each_source_stands_above_the_next(specdec, monkeypatch, upper, lower):
+    """K of a reply; where a source is at work, all below it are, too. The demo pair is packaged with a K of 2."""
+    values, line = {name: 10 - at for at, name in enumerate(SOURCES)} | {"packaged": 2}, ["run", "-p", "demo"]
+    at_work = SOURCES[SOURCES.index(upper) :]
+    if "flag" in at_work:
+        line += ["-k", values["flag"]]
+    if "preset" in at_work:
+        line += ["-t", "a"]
+    if "variable" in at_work:
+        monkeypatch.setenv("SPECDEC_K", str(values["variable"]))
+    if "config" in at_work:
+        specdec.config.write_text(f"k = {values['config']}\n[presets.a]\nk = {values['preset']}\n")
+    if "models.toml" in at_work:
+        specdec.models.write_text(of_models_toml(values["models.toml"]))
+    start = json.loads(specdec(*line, "--raw", "-n", "1", "--json", "hi")[1].splitlines()[0])
+    assert (start["k"], values[upper] != values[lower]) == (values[upper], True)
+
+
+def test_the_config_stands_above_what_the_target_says_of_itself(specdec):
+    """The last of the sources: of no value both the pair and its target say something."""
+    line = ("run", "-p", "demo", "--raw", "-n", "1", "--json", "hi")
+    own = json.loads(specdec(*line)[1].splitlines()[0])["temperature"]
+    specdec.config.write_text(f"temp = {own + 0.5}\n")
+    assert json.loads(specdec(*line)[1].splitlines()[0])["temperature"] == own + 0.5
+
+
+def test_show_names_the_source_of_each_value(specdec, monkeypatch):
+    specdec.config.write_text('# mine\nmax_tokens = 9\nplain = true\npair = "demo"\n[presets.a]\nmax_tokens = 8\n')
+    monkeypatch.setenv("SPECDEC_TEMP", "0.5")
+    monkeypatch.setenv("SPECDEC_MAX_TOKENS", "7")
+    shown = {row.split("\t")[0]: row.split("\t")[1:] for row in specdec("config", "show", "--all")[1].splitlines()}
+    assert shown["max_tokens"] == ["7", "SPECDEC_MAX_TOKENS"] and shown["temp"] == ["0.5", "SPECDEC_TEMP"]
+    assert shown["pair"] == ["demo", "config.toml:4"] and shown["k"] == ["2", "pair demo, packaged models.toml"]
+    assert shown["top_p"] == ["–", "the target's own"] and shown["rule"] == ["auto", "default"]
+    assert shown["file"] == [str(specdec.config)] and SETTINGS.keys() < shown.keys()
+    monkeypatch.delenv("SPECDEC_MAX_TOKENS")
+    assert "max_tokens\t9\tconfig.toml:2\n" in specdec("config", "show")[1]
+    out = specdec("config", "show", "-t", "a")[1]
+    assert "max_tokens\t8\tconfig.toml:6\n" in out and "top_p" not in out
+    specdec.config.unlink()
+    specdec.models.write_text('default_pair = "demo"\n' + of_models_toml(5))
+    out = specdec("config", "show", "--all")[1]
+    assert "pair\tdemo\tmodels.toml:1\n" in out and "k\t5\tpair demo, your models.toml\n" in out
+
+
+# Presets.
+
+REVIEWER = '[presets.reviewer]\npair = "demo"\nsystem = "You find faults."\ntemp = 0.25\nmax_tokens = 1\n'
+
+
+@pytest.mark.parametrize("command", [["run", "--raw", "--json", "-t", "reviewer", "hi"], ["chat", "-t", "reviewer"]])
+def test_a_preset_is_taken_by_its_name_and_hides_variables(specdec, monkeypatch, command, tmp_path):
+    specdec.config.write_text(REVIEWER)
+    monkeypatch.setenv("SPECDEC_TARGET", "org/nowhere")
+    monkeypatch.setenv("SPECDEC_MAX_TOKENS", "5")
+    monkeypatch.setenv("SPECDEC_TEMP", "3")
+    trace = tmp_path / "trace.jsonl"
+    code, _, err = specdec(*command, "--trace", trace, stdin=b"hi\n" if "chat" in command else b"")
+    events = [json.loads(line) for line in trace.read_text().splitlines()]
+    assert code == 0, err
+    start, finish = events[0], next(event for event in events if event["event"] == "finish")
+    assert (start["temperature"], finish["stats"]["emitted_tokens"]) == (0.25, 1)
+
+
+def test_models_on_the_line_hide_a_presets_pair(specdec, tiny_pair):
+    specdec.config.write_text(REVIEWER.replace("demo", "llama-70b"))
+    assert specdec("run", "-t", "reviewer", "--raw", "--target", tiny_pair[0], "hi")[0] == 0
+    assert specdec.refused("run", "-t", "reviewer", "--raw", "hi")[1].startswith("llama-70b is not downloaded (")
+
+
+def test_an_unknown_preset_gets_the_nearest(specdec):
+    hint = "specdec config set presets.NAME.SETTING VALUE begins one"
+    assert specdec.refused("run", "-t", "reviewer", "hi") == (2, "there is no preset reviewer", hint)
+    specdec.config.write_text(REVIEWER)
+    assert specdec.refused("chat", "--preset", "review")[2] == "did you mean reviewer?"
+
+
+def test_a_saved_conversation_keeps_its_system_message_unless_the_line_has_another(specdec, tmp_path):
+    saved, said = tmp_path / "talk.jsonl", lambda text: f'"system", "content": "{text}"' in saved.read_text()
+    talk = ("chat", "-q", "-p", "demo", "-n", "1")
+    assert specdec(*talk, "-s", "One.", "--save", saved, stdin=b"hi\n")[0] == 0
+    specdec.config.write_text('system = "Two."\n[presets.a]\nsystem = "Three."\n')
+    assert specdec(*talk, "--resume", saved, stdin=b"hi\n")[0] == 0 and said("One.")
+    assert specdec(*talk, "--resume", saved, "-t", "a", stdin=b"hi\n")[0] == 0 and said("Three.")
+
+
+# Changes.
+
+HAND_WRITTEN = '# top\nk = 3  # from the forum\n\n# Liked.\n[presets.a]\ntemp = 0.5 # cool\nsystem = "Be short."\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "old", "new"),
+    [
+        (["k", "4"], "k = 3 ", "k = 4 "),
+        (["k", "auto"], "k = 3 ", 'k = "auto" '),
+        (["presets.a.temp", "1"], "temp = 0.5 #", "temp = 1 #"),
+        (["max-tokens", "9"], "forum\n", "forum\nmax_tokens = 9\n"),
+        (["plain", "true"], "forum\n", "forum\nplain = true\n"),
+        (["presence_penalty", "-0.5"], "forum\n", "forum\npresence_penalty = -0.5\n"),
+        (["system", "12 apples"], "forum\n", 'forum\nsystem = "12 apples"\n'),
+        (["presets.a.max_tokens", "9"], '"Be short."\n', '"Be short."\nmax_tokens = 9\n'),
+        (["presets.b.k", "0"], '"Be short."\n', '"Be short."\n\n[presets.b]\nk = 0\n'),
+        (["pair", "demo"], "forum\n", 'forum\npair = "demo"\n'),
+        (["k"], "k = 3  # from the forum\n", ""),
+        (["presets.a.temp"], "temp = 0.5 # cool\n", ""),
+    ],
+)
+def test_set_changes_its_line_and_no_other(specdec, words, old, new):
+    specdec.config.write_text(HAND_WRITTEN)
+    code, out, err = specdec("config", "set", *words)
+    assert (code, out, specdec.config.read_text()) == (0, "", HAND_WRITTEN.replace(old, new))
+    value = words[-1] if words[-1] in ("4", "1", "9", "true", "-0.5", "0") else f'"{words[-1]}"'
+    said = f"removed {words[0]} from" if len(words) < 2 else f"set {words[0]} to {value} in"
+    assert err == f"{said} {specdec.config}\n"
+    read_settings()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message", "hint"),
+    [
+        (["k", "17"], 2, "k 17 is outside 0 to 16", "the nearest that works: specdec config set k 16"),
+        (["presets.a.k", "x"], 2, "k x is neither", "for example: specdec config set presets.a.k 4"),
+        (["max_tokens", "many"], 2, 'max_tokens "many" is not a whole', "for example: specdec config set max_tokens 4"),
+        (["plain", "maybe"], 2, 'plain "maybe" is not true or false', "for example: specdec config set plain true"),
+        (["max_token", "4"], 2, "unknown key max_token", "did you mean max_tokens?"),
+        (["other.a.k", "4"], 2, "unknown key other.a.k", "of a preset: specdec config set presets.NAME.SETTING"),
+        (["temp"], 2, "temp is not set in", "specdec config show lists what is"),
+        (["pair", "dmeo"], 3, "no pair named dmeo", "did you mean demo"),
+    ],
+)
+def test_set_refuses_what_the_option_refuses_and_leaves_the_file_alone(specdec, words, code, message, hint):
+    specdec.config.write_text(HAND_WRITTEN)
+    found = specdec.refused("config", "set", *words)
+    assert (found[0], found[1].startswith(message), found[2].startswith(hint)) == (code, True, True), found
+    assert specdec.config.read_text() == HAND_WRITTEN
+
+
+def test_folders_are_kept_by_their_whole_paths_and_one_may_be_gone(specdec, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert model_folders() == () and specdec("config", "set", "model_folders", "a", tmp_path)[0] == 0
+    assert model_folders() == (tmp_path / "a", tmp_path)
+    specdec.config.write_text('model_folders = ["~/models"]')
+    assert model_folders() == (tmp_path / "models",)
+    monkeypatch.setenv("SPECDEC_MODEL_FOLDERS", "a:b")
+    assert model_folders() == (tmp_path / "a", tmp_path / "b")
+    assert f"model_folders\t{tmp_path}/a, {tmp_path}/b\tSPECDEC_MODEL_FOLDERS\n" in specdec("config", "show")[1]
+
+
+def test_a_wrong_default_pair_is_replaced_by_the_next(specdec):
+    for words in (["pairs", "use", "demo"], ["config", "set", "pair", "demo"]):
+        specdec.config.write_text('pair = "gone"\n')
+        assert specdec.refused("pairs")[0] == 2
+        assert specdec(*words)[0] == 0 and specdec.config.read_text() == 'pair = "demo"\n'
+
+
+@pytest.mark.slow
+def test_edit_opens_the_editor_and_says_the_error_with_its_line(specdec, monkeypatch, tmp_path):
+    code, message, _ = specdec.refused("config", "edit")
+    assert (code, message) == (2, "neither VISUAL nor EDITOR names an editor")
+    script = tmp_path / "editor.py"
+    script.write_text("import sys; open(sys.argv[2], 'a').write(sys.argv[1].replace('_', ' ') + '\\n')")
+    monkeypatch.setenv("EDITOR", "false")
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {script} k_=_3")
+    assert specdec("config", "edit") == (0, "", f"{specdec.config} is valid\n")
+    monkeypatch.setenv("VISUAL", f"{sys.executable} {script} temp_=_101")
+    assert specdec.refused("config", "edit")[:2] == (2, f"{specdec.config}:2: temp 101 is outside 0 to 100")
+    for editor in ("/nosuch/editor", "unclosed '"):
+        monkeypatch.setenv("VISUAL", editor)
+        code, message, _ = specdec.refused("config", "edit")
+        assert (code, message.startswith(f"the editor {editor} failed: ")) == (2, True)
+    monkeypatch.setenv("VISUAL", "false")
+    assert specdec.refused("config", "edit")[:2] == (2, "the editor false failed: 1")
+
+
+@pytest.mark.parametrize(
+    ("config", "variable", "line", "plain"),
+    [
+        ("", "", (), False),
+        ("", "", ("--plain",), True),
+        ("", "1", (), True),
+        ("plain = true\n", "", (), True),
+        ("plain = true\n", "false", (), False),
+        ("plain = 7\n", "", (), False),  # the error that is told is of this line itself
+    ],
+)
+def test_an_error_too_is_plain_where_any_source_says_so(specdec, monkeypatch, config, variable, line, plain):
+    seen = []
+    monkeypatch.setattr(display, "print_error", lambda err, error, plain: seen.append(plain))
+    monkeypatch.setenv("SPECDEC_PLAIN", variable)
+    specdec.config.write_text(config)
+    assert specdec("run", "-p", "nosuch", "x", *line)[0] and seen == [plain]

@@ -1,0 +1,157 @@
+"""`specdec run`: its prompt and its events in this process, its screen on a real pseudo-terminal."""
+
+import io
+import json
+import sys
+
+import pytest
+
+from fakes.failing import MEMORY, SCREEN, FailingDevice
+from fakes.terminal import Terminal
+from fakes.ui_script import script
+from specdec_cli.apps.run.command import show_events
+from specdec_cli.command.prompt import read_prompt
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.events import Failure
+from specdec_cli.terminal.terminal import visible
+
+
+def run_on(home, *arguments, **environment):
+    return Terminal(home, "run", "--raw", *arguments, **environment)
+
+
+@pytest.mark.slow
+def test_the_final_screen_holds_the_answer_one_panel_and_the_summary(tmp_path, specdec):
+    code, text = run_on(tmp_path, "-n", "30", "def read_lines(path):\n").end()
+    answer = specdec("run", "--raw", "-n", "30", "-q", "def read_lines(path):\n")[1]
+    # The panel's terminal folds long lines at words; nothing else may differ.
+    assert code == 0 and "".join(answer.split()) in "".join(text.split())
+    assert text.count("╭─ demo · ") == 1
+    assert text.count("demo pair") == 1
+    assert "tokens in" in text and "✓ accepted" in text and "stopped at --max-tokens 30" in text
+    assert "loading" not in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("environment", "more"), [({"NO_COLOR": "1"}, ()), ({"TERM": "dumb"}, ()), ({}, ("--plain",))], ids=str
+)
+def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tmp_path, environment, more):
+    screen = run_on(tmp_path, "-n", "12", *more, "def f(", **environment)
+    code, text = screen.end()
+    colours = [f"\x1b[{n}m".encode() for n in range(30, 38)] + [b"\x1b[38;", b";3", b"\x1b[1;3"]
+    assert code == 0 and "tokens in" in text and not [c for c in colours if c in screen.raw]
+    assert "NO_COLOR" in environment or b"\x1b" not in screen.raw
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone(specdec, command):
+    words = [command, "-p", "demo", "-k", "4", "-n", "24", "--temp", "0", "-q"]
+    lone = ["--raw", "def read_lines(path):"] if command == "run" else []
+    given = {"stdin": b"" if lone else b"def read_lines(path):\n"}
+    events = [json.loads(line) for line in specdec(*words, "--json", *lone, **given)[1].splitlines()]
+    code, out, err = specdec(*words, "--rounds", *lone, **given)
+    assert (code, out) == (0, events[-1]["text"] + "\n")
+    rounds = [event for event in events if event["event"] == "round"]
+    assert len(rounds) > 3 and any(len(done["draft"]) > done["accepted"] for done in rounds)
+    for done, line in zip(rounds, err.splitlines(), strict=True):
+        marks = ["✓"] * done["accepted"] + ["✗"] + ["·"] * len(done["draft"])
+        own = "–" if not done["draft"] else "★" if done["accepted"] == len(done["draft"]) else "↳"
+        shown = [mark + visible(piece) for mark, piece in zip(marks, done["pieces"], strict=False)]
+        assert line.split()[0] == str(done["index"] + 1) and f"{own} {visible(done['next_piece'])}" in line
+        assert " ".join(shown) in line
+        assert (f"{done['accepted']} of {len(done['draft'])} " if done["draft"] else "plain ") in line
+
+
+@pytest.mark.slow
+def test_without_a_prompt_a_person_gets_the_chat(tmp_path):
+    """It was an error that named the chat."""
+    screen = Terminal(tmp_path, "run", "-p", "demo", "-n", "3", "-s", "be short").ready()
+    screen.say("/show").wait("be short").type("\x04")
+    code, text = screen.end()
+    assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
+
+
+# Without a terminal
+
+
+@pytest.mark.parametrize(
+    ("data", "argument", "expected"),
+    [(b"", "b", "file\nb"), (b"a\n", "b", "a\n\nfile\nb"), ("é🙂".encode(), None, "é🙂\nfile")],
+)
+def test_stdin_comes_first_then_the_file_then_the_prompt(monkeypatch, tmp_path, data, argument, expected):
+    path = tmp_path / "prompt.txt"
+    path.write_text("file")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert read_prompt(argument, path) == expected
+
+
+class Shown:
+    def __init__(self):
+        self.events = []
+
+    def handle(self, event):
+        self.events.append(event)
+
+
+def failing(events, error):
+    yield from events
+    raise error
+
+
+def test_a_failure_after_the_start_is_shown_and_raised_and_one_before_it_is_only_raised():
+    error = DoesNotFit("too long", "shorten it")
+    for events, shown in ((script()[:3], [*script()[:3], Failure("too long", "shorten it", 5)]), ([], [])):
+        display = Shown()
+        with pytest.raises(DoesNotFit):
+            show_events(failing(events, error), display)
+        assert display.events == shown
+
+
+@pytest.mark.parametrize(("message", "code"), [(MEMORY, 5), (SCREEN, 1)])
+def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec, monkeypatch, message, code):
+    FailingDevice(8, message).install(monkeypatch)
+    found, _, err = specdec("run", "-p", "demo", "-q", "-n", "8", "def")  # what was said before is on stdout
+    error, hint = err.splitlines()
+    assert found == code and error.startswith("error: ") and hint.startswith("hint: ")
+    assert "Command buffer execution failed" in error and "-k 0" in hint
+    FailingDevice(8, message).install(monkeypatch)
+    found, out, _ = specdec("run", "-p", "demo", "--json", "-n", "8", "def")
+    last = json.loads(out.splitlines()[-1])
+    assert (found, last["event"], last["exit_code"]) == (code, "error", code)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [(b"caf\xe9", "is not UTF-8: byte 0xe9 at 3 of 4"), (None, "cannot be read: No such file or directory")],
+)
+def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, data, message):
+    path = tmp_path / "prompt.txt"
+    if data:
+        path.write_bytes(data)
+    code, said, _ = specdec.refused("run", "-f", path)
+    assert code == 2 and str(path) in said and message in said
+
+
+PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")
+
+
+@pytest.mark.slow
+def test_a_prediction_gives_the_same_answer_in_fewer_passes(specdec, tmp_path):
+    _, plain, _ = specdec(*PREDICTED, "-q", "-k", "0")
+    file = tmp_path / "expected.py"
+    file.write_text(plain)
+    code, out, _ = specdec(*PREDICTED, "--json", "-k", "8", "--drafter", "ngram", "--predict", str(file))
+    finish = json.loads(out.splitlines()[-1])
+    assert code == 0 and finish["text"] == plain.removesuffix("\n")
+    assert finish["stats"]["accepted_by"]["prediction"] > 24 > finish["stats"]["rounds"]
+
+
+def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):
+    """The demo pair names its draft, so README's own example was refused."""
+    (tmp_path / "text").write_text("def f(): pass")
+    arguments = ("run", "--raw", "-p", "demo", "-n", "2", "--json", "--predict", tmp_path / "text", "def f")
+    code, out, _ = specdec(*arguments)
+    assert (code, json.loads(out.splitlines()[0])["drafter"]) == (0, "auto")
+    assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"

@@ -1,0 +1,88 @@
+"""What other programs are told: each text is in its format, and holds address, model, context and key."""
+
+import json
+import os
+import subprocess
+import tomllib
+
+import pytest
+import yaml
+
+from specdec_cli.apps.serve.clients import CLIENTS, KEY, Connection, notes
+
+URL = "http://127.0.0.1:8040"
+ODD = Connection(URL, 'it\'s "odd" $HOME #1', 65_536)
+
+
+def shell(text, **more):
+    """The variables that a shell has after it."""
+    names = "; ".join(f'printf "%s\\0" "${line.split("=")[0].removeprefix("export ")}"' for line in text.splitlines())
+    environment = {"PATH": os.environ["PATH"], **more}
+    done = subprocess.run(["sh", "-eu", "-c", f"{text}\n{names}"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    keys = [line.split("=")[0].removeprefix("export ") for line in text.splitlines()]
+    return dict(zip(keys, done.stdout.split("\0"), strict=False))
+
+
+READERS = {"codex": tomllib.loads, "opencode": json.loads, "zed": json.loads}
+READERS |= {"qwen-code": json.loads, "continue": yaml.safe_load, "llm": yaml.safe_load}
+
+
+def parsed(name, to, **more):
+    return READERS.get(name, lambda text: shell(text, **more))(CLIENTS[name].write(to))
+
+
+def leaves(value):
+    """Every value inside."""
+    if isinstance(value, dict):
+        return [leaf for key, one in value.items() for leaf in (key, *leaves(one))]
+    return [leaf for one in value for leaf in leaves(one)] if isinstance(value, list) else [value]
+
+
+@pytest.mark.slow  # a shell reads the texts that are for one
+@pytest.mark.parametrize("name", CLIENTS)
+def test_every_text_is_in_its_format_and_names_address_and_model(name):
+    found = leaves(parsed(name, ODD))
+    assert any(str(leaf) in (URL, f"{URL}/v1") for leaf in found)
+    assert any(str(leaf).removeprefix("openai/").removeprefix("specdec/") == ODD.model for leaf in found)
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_a_key_is_named_by_its_variable_and_never_printed(name):
+    to = Connection(URL, "m", 65_536, wants_key=True)
+    text = CLIENTS[name].write(to)
+    assert (KEY in text) == (name not in ("zed", "llm"))
+    assert KEY not in CLIENTS[name].write(Connection(URL, "m", 65_536))
+    assert any(KEY in note for note in notes(name, to))
+
+
+@pytest.mark.slow
+def test_the_context_is_told_to_those_who_ask_for_it():
+    to = Connection(URL, "m", 200_000)
+    assert parsed("codex", to)["model_context_window"] == 200_000
+    assert parsed("claude", to)["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "200000"
+    assert parsed("opencode", to)["provider"]["specdec"]["models"]["m"]["limit"] == {"context": 200_000, "output": 8192}
+    assert parsed("continue", to)["models"][0]["defaultCompletionOptions"]["contextLength"] == 200_000
+    provider = parsed("zed", to)["language_models"]["openai_compatible"]["specdec"]
+    assert provider["available_models"][0]["max_tokens"] == 200_000
+    (model,) = parsed("qwen-code", to)["modelProviders"]["openai"]
+    assert model["generationConfig"] == {"contextWindowSize": 200_000, "samplingParams": {"max_tokens": 8192}}
+    assert parsed("aider", to)["AIDER_MAX_CHAT_HISTORY_TOKENS"] == "50000"
+
+
+def test_a_pair_that_agents_cannot_use_is_told_apart():
+    small = notes("codex", Connection(URL, "m", 1024, tools=False))
+    assert "m's context (1024) is too small for an agent" in small[2] and "calls no functions" in small[3]
+    assert len(notes("claude", Connection(URL, "m", 65_536))) == len(notes("aider", Connection(URL, "m", 1024))) == 1
+
+
+def test_codex_is_told_to_offer_no_search_and_its_warning_is_told_before_it_comes():
+    assert parsed("codex", ODD)["web_search"] == "disabled"
+    assert f"no metadata for {ODD.model}" in notes("codex", ODD)[1]
+
+
+def test_llm_finds_an_entry_of_its_list_and_keeps_the_key_itself():
+    entry = {"model_id": "m", "model_name": "m", "api_base": f"{URL}/v1", "supports_schema": True}
+    assert parsed("llm", Connection(URL, "m", None, tools=False)) == [entry]
+    with_key = {**entry, "api_key_name": "specdec", "supports_tools": True}
+    assert parsed("llm", Connection(URL, "m", None, True)) == [with_key]

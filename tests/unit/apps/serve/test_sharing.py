@@ -1,0 +1,244 @@
+"""Requests that overlap share their passes, and each answer is what it is alone."""
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
+
+import mlx.core as mx
+import pytest
+
+import specdec_cli
+from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
+from specdec_cli.apps.serve import running
+from specdec_cli.apps.serve.scheduler import Scheduler
+from specdec_cli.apps.serve.shares import FairClock
+from specdec_cli.core.events import Failure, Finish, RoundDone
+from specdec_cli.core.request import Constraint
+from specdec_cli.engine.batch import Batch, Seat
+from specdec_cli.session.capacity import capacity_of
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory):
+    return tiny_loaded(tmp_path_factory.mktemp("pair"))
+
+
+@pytest.fixture
+def desk(pair):
+    desk = desk_of(pair, parallel=8)
+    yield desk
+    desk.close()
+
+
+def sizes(clients):
+    """How many requests shared each round's pass."""
+    return Counter(event.round.batch_size for client in clients for event in client.events if type(event) is RoundDone)
+
+
+def together(desk, jobs):
+    clients = [Client(desk, one) for one in jobs]
+    return [client.wait() for client in clients]
+
+
+def test_requests_share_passes_and_each_answer_is_that_of_the_request_alone(pair, desk):
+    """Each has its own rule, seed, penalties, bias, constraint, stop string, K and length."""
+    jobs = [
+        job(ids(20, 1), 40, k="auto"),
+        job(ids(33, 2), 30, k=0),
+        job(ids(9, 3), 35, k="auto", seed=7, sampling={"temperature": 0.9}),
+        job(ids(14, 4), 25, k=0, seed=8, rule="token", sampling={"temperature": 1.2, "top_k": 20}),
+        job(ids(25, 5), 30, k="auto", sampling={"repetition_penalty": 1.4}),
+        job(ids(12, 6), 30, k=0, constraint=Constraint("regex", "[a-z ]{60}"), logit_bias=()),
+        job(ids(30, 7), 30, k=0, logprobs=2),
+        job(ids(16, 8), 3, k="auto"),
+    ]
+    clients = together(desk, jobs)
+    for one, client in zip(jobs, clients, strict=True):
+        assert client.end.tokens == alone(pair, one), one
+    assert max(sizes(clients)) >= 7
+    texts = [event.round.logprobs for event in clients[6].events if isinstance(event, RoundDone)]
+    own = [e.round.logprobs for e in pair.session().reply(jobs[6].prompt, jobs[6].request) if isinstance(e, RoundDone)]
+    assert [[one.token for one in round] for round in texts] == [[one.token for one in round] for round in own]
+
+
+def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
+    """What was said in shared passes is in the conversation's own caches."""
+    first = together(desk, [job(ids(20, n), 30, k="auto") for n in range(4)])
+    for n, client in enumerate(first):
+        longer = (*ids(20, n), *client.end.tokens, *ids(5, 50 + n))
+        assert answer(desk, job(longer, 5)).read_tokens <= 7
+
+
+@pytest.mark.slow
+def test_a_client_that_leaves_a_shared_pass_ends_alone(pair, desk):
+    jobs = [job(ids(20, n), 60, k="auto") for n in range(4)]
+    leaves = lambda client, event: client.ticket and len(client.events) == 12 and client.ticket.cancel()  # noqa: E731
+    clients = [Client(desk, one, leaves if n == 1 else lambda *_: None) for n, one in enumerate(jobs)]
+    ends = [client.wait().end for client in clients]
+    whole = [alone(pair, one) for one in jobs]
+    assert [end.tokens for n, end in enumerate(ends) if n != 1] == [said for n, said in enumerate(whole) if n != 1]
+    assert ends[1].reason == "interrupted" and ends[1].tokens == whole[1][: len(ends[1].tokens)]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("[METAL] Insufficient Memory"), RuntimeError("[METAL] Impacting Interactivity"), ValueError("?")],
+)
+def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, error):
+    run, passes = Batch.run, []
+
+    def failing(self):
+        passes.append(len(self))
+        if len(passes) == 6:
+            raise error
+        run(self)
+
+    monkeypatch.setattr(Batch, "run", failing)
+    jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
+    ends = [client.end for client in together(desk, jobs)]
+    failed = [end for end in ends if isinstance(end, Failure)]
+    assert len(failed) == passes[5] >= 2 and all(end.hint for end in failed)
+    assert [client.end.tokens for client in together(desk, jobs)] == [alone(pair, one) for one in jobs]
+
+
+def test_a_reading_that_fails_ends_the_requests_whose_prompts_it_read_and_no_later_one(pair, desk, monkeypatch):
+    read, readings = Batch.read, []
+
+    def failing(self, unread):
+        readings.append(len(unread))
+        if len(readings) == 1:
+            raise RuntimeError("[METAL] Insufficient Memory")
+        read(self, unread)
+
+    monkeypatch.setattr(Batch, "read", failing)
+    jobs = [job(ids(20, n), 20, k="auto") for n in range(4)]
+    ends = [client.end for client in together(desk, jobs)]
+    assert sum(isinstance(end, Failure) and "memory" in end.message for end in ends) == readings[0] > 1
+    again = [job(ids(20, 40 + n), 20, k="auto") for n in range(4)]
+    assert [client.end.tokens for client in together(desk, again)] == [alone(pair, one) for one in again]
+    assert len(readings) > 1
+
+
+def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, monkeypatch):
+    """Of one conversation, in the middle of a shared pass."""
+    from specdec_cli.engine.batch import Seat
+
+    put, spoiled = Seat.put, []
+
+    def spoiling(seat, output, sharers):
+        if sharers == 3 and not spoiled:
+            spoiled.append(seat)
+            output = replace(output, logits=output.logits * mx.array(float("nan")))
+        put(seat, output, sharers)
+
+    monkeypatch.setattr(Seat, "put", spoiling)
+    jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
+    ends = [client.end for client in together(desk, jobs)]
+    assert sum(isinstance(end, Failure) and "not numbers" in end.message for end in ends) == 1
+    assert all(end.tokens == alone(pair, one) for end, one in zip(ends, jobs, strict=True) if isinstance(end, Finish))
+
+
+def test_a_fixed_k_shares_but_where_its_rounds_decide_what_is_drawn(pair, desk):
+    """Under a seed and another rule than `coupled` the text is that of its rounds, so they are its own."""
+    jobs = [job(ids(20, n), 20, k=3) for n in range(3)]
+    clients = together(desk, jobs)
+    assert max(sizes(clients)) > 1
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in jobs]
+    drawn = [job(ids(20, n), 20, k=3, seed=n, rule="block", sampling={"temperature": 0.9}) for n in range(3)]
+    clients = together(desk, drawn)
+    assert set(sizes(clients)) == {1}
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in drawn]
+
+
+def test_quantized_caches_take_turns_and_health_says_so(tmp_path):
+    desk = desk_of(tiny_loaded(tmp_path, kv_bits=8), parallel=4)
+    clients = together(desk, [job(ids(20, n), 20, k="auto") for n in range(3)])
+    status = desk.status()
+    desk.close()
+    assert set(sizes(clients)) == {1} and "QuantizedKVCache" in status.turns and not status.sharing
+
+
+def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
+    monkeypatch.setattr(running.Capacity, "target_bytes", lambda self, tokens: 1 << 60)
+    assert set(sizes(together(desk, [job(ids(20, n), 20, k="auto") for n in range(3)]))) == {1}
+
+
+def test_where_turns_with_drafts_give_more_nobody_shares_for_long(pair, desk, monkeypatch):
+    """A pass of n rows is tried before it is judged."""
+    monkeypatch.setattr(running, "shares", lambda pass_steps, turn_steps: False)
+    found = sizes(together(desk, [job(ids(20, n), 40, k="auto") for n in range(3)]))
+    assert found[1] > 3 * (found[2] + found[3]) > 0
+
+
+def test_status_counts_who_shares(pair, desk):
+    seen = []
+    note = lambda client, event: seen.append(desk.status().sharing)  # noqa: E731
+    clients = [Client(desk, job(ids(20, n), 30, k="auto"), note) for n in range(4)]
+    for client in clients:
+        client.wait()
+    assert max(seen) == 4 and desk.status().sharing == 0
+
+
+@pytest.mark.slow
+def test_a_head_goes_on_after_shared_passes_with_the_states_that_it_read_in_them():
+    pair = specdec_cli.load("demo-hybrid")
+    desk = desk_of(pair, parallel=4)
+    texts = ["def parse(", "class Node:\n    def __init__(self", "def add(a, b):\n", "for x in range("]
+    shared = [job(pair.text_tokens(text), 30, k="auto", logit_bias=()) for text in texts]
+    clients = together(desk, shared)
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in shared]
+    assert max(sizes(clients)) > 1
+    for one, client in zip(shared, clients, strict=True):
+        longer = job((*one.prompt, *client.end.tokens), 20, k=3, drafter="mtp", logit_bias=())
+        assert (ends := answer(desk, longer)).end.tokens == alone(pair, longer)
+        assert ends.read_tokens <= 2 and ends.end.stats["drafted_by"]["mtp"] > 0
+    desk.close()
+
+
+class Asked:
+    """A job that decodes, as far as sharing asks; alone a token costs it one plain step of a second."""
+
+    costs = SimpleNamespace(batch_steps=lambda rows, seconds: seconds)
+
+    def __init__(self, pair, prompt_tokens, tokens=10):
+        self.handle, self.decodes = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), True
+        self.seat = Seat(Batch(pair.first.target.network))
+        self.seat.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
+
+
+@pytest.fixture
+def three(pair):
+    """(sharing, its capacity, three jobs)."""
+    capacity = capacity_of(pair)
+    return running.Sharing(pair, capacity, 4), capacity, [Asked(pair, tokens) for tokens in (20, 30, 40)]
+
+
+def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
+    """Rows are as long as the longest, and there are a power of two of them."""
+    sharing, capacity, asked = three
+    for few in (3, 2):
+        need = capacity.target_bytes(10 * few + 20) * (4 if few == 3 else 2)
+        for room, sharers in ((need, few), (need - 1, few - 1 if few > 2 else 0)):
+            sharing.choose(asked[:few], room)
+            assert [job.seat.wanted for job in asked[:few]] == [at < sharers for at in range(few)]
+
+
+@pytest.mark.parametrize(("seconds", "pays"), [(2.99, True), (3.01, False)])
+def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, seconds, pays):
+    sharing, _, asked = three
+    for _ in range(running.TRIED_PASSES):
+        sharing.choose(asked, 1 << 60)
+        assert all(job.seat.wanted for job in asked)
+        sharing.observe(asked, seconds)
+    sharing.choose(asked, 1 << 60)
+    assert [job.seat.wanted for job in asked] == [pays] * 3
+
+
+def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():
+    """Charged with all of it, two who share would have half of what the third has."""
+    now, clock = iter([0.0, 6.0]), FairClock()
+    jobs = [SimpleNamespace(had_seconds=0.0, kept=SimpleNamespace(watch=nullcontext())) for _ in range(3)]
+    with Scheduler._timed(SimpleNamespace(_jobs=jobs, _fair=clock, _clock=lambda: next(now)), jobs[:2]):
+        pass
+    assert [job.had_seconds for job in jobs] == [3.0, 3.0, 0.0] and clock.now == 2.0

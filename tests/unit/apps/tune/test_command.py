@@ -1,0 +1,348 @@
+"""`specdec tune`: what it refuses, what it predicts, and what it keeps."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import mlx.core as mx
+import pytest
+
+from specdec_cli.apps.tune import figures, screen, training, tuning
+from specdec_cli.apps.tune.figures import Judgement, Look, Measured, Progress, Trained
+from specdec_cli.apps.tune.kept import workplace
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.stats import Stats
+from specdec_cli.engine.heads import load_head
+from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+from specdec_cli.pairs.tuned import tuned_folder
+from specdec_cli.session.conversation import Answer, Conversation, Turn
+from specdec_cli.session.kept_chats import kept_folder
+from specdec_cli.session.transcript import Transcript, save
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A folder of 20 documents of 150 letters."""
+    folder = tmp_path / "text"
+    folder.mkdir()
+    for number in range(20):
+        draw = random.Random(number)
+        (folder / f"{number:02}.txt").write_text("".join(draw.choice("abcdef \n") for _ in range(150)))
+    return folder
+
+
+@pytest.fixture
+def models(tiny_pair, monkeypatch):
+    """Options of the tiny pair, and little to measure."""
+    monkeypatch.setattr(figures, "PIECES", 4)
+    monkeypatch.setattr(figures, "SAID", 16)
+    monkeypatch.setattr(Measured, "nothing_to_gain", "")  # costs of tiny networks are noise
+    target, draft = tiny_pair
+    return "--target", target, "--draft", draft
+
+
+# A process that measures as little.
+SMALL = """
+from specdec_cli.main import main
+from specdec_cli.apps.tune import figures
+from specdec_cli.apps.tune.figures import Measured
+from specdec_cli.apps.tune.training import Training
+figures.PIECES, figures.SAID, Measured.nothing_to_gain, Training._steps = 4, 16, "", lambda *_: 60
+main()
+"""
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """A training whose adapter is written at once, and the judgement that a test sets."""
+
+    def run(self, parts):
+        (self._kept.folder / training.BEST).mkdir(mode=0o700)
+        self._student.save(self._kept.folder / training.BEST)
+        return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="the time was up")
+
+    monkeypatch.setattr(training.Training, "run", run)
+    return lambda refusal: monkeypatch.setattr(Judgement, "refusal", refusal)
+
+
+def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pair, tmp_path):
+    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
+    (tmp_path / "short").mkdir()
+    (tmp_path / "short/a.txt").write_text("a")
+    some = "name some: specdec tune --text FOLDER --text FILE …, or your chats: --chats"
+    assert specdec.refused("tune") == (2, "there is no text to tune on", some)
+    assert specdec.refused("tune", "--chats", "--text", text)[:2] == (2, "--text and --chats were both given")
+    code, message, hint = specdec.refused("tune", "--text", tmp_path / "gone")
+    assert (code, message, hint) == (2, f"--text {tmp_path}/gone does not exist", "name files, or folders of them")
+    code, message, hint = specdec.refused("tune", "--text", tmp_path / "latin.txt")
+    assert message == f"--text {tmp_path}/latin.txt is not UTF-8: byte 0xe9 at 3" and "iconv" in hint
+    code, message, _ = specdec.refused("tune", "-p", "demo", "--text", tmp_path / "short")
+    assert message == "too little text: 0 documents of more than 64 tokens, and 1 more are shorter; 16 are needed"
+    code, message, _ = specdec.refused("tune", "-p", "demo", "--chats")
+    assert (code, message) == (2, "too little text: 0 documents of more than 64 tokens; 16 are needed")
+    alone = "--target", tiny_pair[0]
+    code, message, hint = specdec.refused("tune", *alone, "--text", text)
+    assert (code, message) == (2, "target has no draft to train") and "--what medusa" in hint
+    code, message, hint = specdec.refused("tune", *alone, "--text", text, "--what", "draft")
+    assert code == 4 and message == "target has no draft model, and --what draft trains a draft model"
+    assert specdec.refused("tune", *alone, "--text", text, "--what", "head")[1] == "target has no head to train"
+    code, message, _ = specdec.refused("tune", "-p", "demo-hybrid", "--text", text, "--what", "draft")
+    assert message.endswith("hybrid is a head (mtp), and --what draft trains a draft model")
+    for name, word in {"a b": "not a valid name", "demo": "names another pair", "qwen3-8b": "names another"}.items():
+        assert word in specdec.refused("tune", "-p", "demo", "--text", text, "--out", name)[1]
+    assert specdec.refused("tune", "--text", text, "--minutes", "0")[1] == "--minutes 0 is below 1"
+
+
+@pytest.mark.slow
+@pytest.mark.macos
+def test_a_prediction_is_a_table_and_nothing_is_written(specdec, text, models):
+    code, out, _ = specdec("tune", *models, "--text", text, "--predict-only")
+    assert code == 0 and not [*tuned_folder().iterdir()]
+    assert [line.split()[0] for line in out.splitlines() if line[0] != " "] == [
+        "documents",
+        "accepted",
+        "per",
+        "speed",
+        "near",
+    ]
+    assert re.search(r"documents +5 judged, 2 watched, 13 to learn from; seed 0", out), out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.slow
+def test_nothing_to_gain_is_a_normal_end(specdec, text, models, monkeypatch):
+    monkeypatch.setattr(Measured, "nothing_to_gain", "it is always right")
+    code, _, err = specdec("tune", *models, "--text", text)
+    assert code == 0 and err.splitlines()[-1] == "nothing to gain: it is always right"
+    assert not [*tuned_folder().iterdir()]
+
+
+@pytest.mark.slow
+def test_what_does_not_pay_is_deleted_with_its_reason(specdec, text, models, trained):
+    trained("acceptance fell on documents it never saw")
+    code, out, err = specdec("tune", *models, "--text", text, "--write")
+    assert code == 0 and err.splitlines()[-1] == "not kept: acceptance fell on documents it never saw"
+    assert "tokens a pass" in out and list(tuned_folder().iterdir()) == [] and not user_file().exists()
+
+
+@pytest.mark.slow
+def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text, models, trained):
+    trained("")
+    for _ in range(2):
+        assert specdec("tune", *models, "--text", text, "--write", "--out", "mine")[0] == 0
+    place = tuned_folder() / "mine"
+    assert sorted(path.name for path in place.iterdir()) == [
+        "adapter_config.json",
+        "adapters.safetensors",
+        "tuned.json",
+    ]
+    assert {path.stat().st_mode & 0o77 for path in [place, *place.iterdir()]} == {0}
+    pair = load_registry(packaged_file(), user_file()).pairs["mine"]
+    assert (pair.target, pair.draft, pair.draft_adapter) == (str(models[1]), str(models[3]), str(place))
+    assert specdec("run", "-p", "mine", "--raw", "-n", "4", "x", "--drafter", "model")[0] == 0
+    (place / "adapters.safetensors").unlink()
+    assert (
+        specdec.refused("run", "-p", "mine", "--raw", "-n", "4", "x")[1]
+        == f"adapter {place} has no adapters.safetensors"
+    )
+
+
+@pytest.mark.slow
+def test_without_write_it_names_the_command_that_lists_it(specdec, text, models, trained):
+    trained("")
+    _, _, err = specdec("tune", *models, "--text", text)
+    place = tuned_folder() / "target-tuned"
+    assert (
+        f"pairs add target-tuned --target {models[1]} --draft {models[3]} --draft-adapter {place}" in err
+        and place.is_dir()
+        and not user_file().exists()
+    )
+
+
+@pytest.mark.slow
+def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specdec, text, models, monkeypatch):
+    def full(*_):
+        raise RuntimeError("[write] Unable to write 2948 bytes to file.")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(mx, "save_safetensors", full)
+        code, _, err = specdec("tune", *models, "--text", text)
+        assert code == 1 and "watched-0.safetensors: Input/output error\n" in err
+        disk.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+        code, _, err = specdec("tune", *models, "--text", text)
+    assert code == 5 and "watched-0.safetensors: No space left on device\nhint: free some space first" in err
+    assert list(tuned_folder().iterdir()) == []
+    monkeypatch.setattr(training, "limit_bytes", lambda usable: 1_000_000)
+    code, _, err = specdec("tune", *models, "--text", text)
+    assert code == 5 and "; 1.0 MB are usable\nhint: specdec tune --predict-only" in err
+
+
+@pytest.mark.slow
+def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specdec, text, models, trained, monkeypatch):
+    trained("")
+    monkeypatch.setattr(load_head, "FLOOR", -1.0)  # they have not learned anything
+    target = models[1]
+    code, out, err = specdec("tune", *models, "--text", text, "--what", "medusa", "--write", "--out", "heads")
+    assert code == 0 and "kept as the pair heads" in err and "to the verdict" in err
+    beside = out[out.index("beside ") :].splitlines()
+    assert re.fullmatch(r"beside +accepted +tokens a pass +over plain decoding *", beside[0])
+    assert re.fullmatch(r"the text itself +([\d.]+ %|–) +[\d.]+ +[\d.]+× *", beside[1])
+    assert beside[2].startswith("the pair's draft ")
+    assert re.search(r"at each position +(\d+ ){3} +(\d+ ){2}\d+ *$", out, re.M)  # K 3
+    place = tuned_folder() / "heads"
+    assert sorted(path.name for path in place.iterdir()) == ["config.json", "model.safetensors", "tuned.json"]
+    pair = load_registry(packaged_file(), user_file()).pairs["heads"]
+    assert (pair.target, pair.draft, pair.draft_adapter) == (str(target), str(place), None)
+    code, out, _ = specdec("run", "-p", "heads", "--raw", "-n", "8", "-k", "2", "--json", "x")
+    drafters = {json.loads(line).get("drafter") for line in out.splitlines() if '"round"' in line}
+    assert code == 0 and drafters == {"none", "medusa"}
+    assert "Medusa heads trained on 13 documents" in specdec("pairs")[1]
+    code, _, err = specdec("rm", "heads")
+    assert code == 2 and "the models that it was tuned on stay\nerror: there is no terminal to ask on: Delete" in err
+    code, _, err = specdec("rm", "heads", "--yes")
+    assert code == 0 and not place.exists() and "heads" not in load_registry(packaged_file(), user_file()).pairs
+    assert re.search(r"freed [\d.]+ kB\nheads was removed from", err)
+
+
+@pytest.mark.slow
+def test_what_was_tuned_is_refused_beside_other_weights(specdec, text, tiny_pair, models, trained, tmp_path):
+    trained("")
+    target = shutil.copytree(tiny_pair[0], tmp_path / "target")
+    named = "--target", target, "--draft", tiny_pair[1]
+    assert specdec("tune", *named, "--text", text, "--write", "--out", "mine")[0] == 0
+    weights = bytearray((target / "model.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (target / "model.safetensors").write_bytes(weights)
+    code, message, hint = specdec.refused("run", "-p", "mine", "--raw", "x")
+    assert code == 4 and re.fullmatch(
+        r"mine was tuned for another target: sha256 \w{12}, and .*/target has \w{12}", message
+    )
+    assert hint == "specdec rm mine removes it; specdec tune makes another"
+    assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
+    assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
+    assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
+
+
+@pytest.mark.slow
+def test_an_adapter_of_the_target_is_named_beside_what_was_tuned_and_bound_to_it(
+    specdec, text, models, trained, tmp_path
+):
+    trained("")
+    assert specdec("tune", *models, "--text", text, "--out", "first")[0] == 0
+    own = tmp_path / "my adapter"  # both models are of one shape
+    shutil.move(tuned_folder() / "first", own)
+    tuned = "tune", *models, "--adapter", own, "--text", text, "--out"
+    _, _, err = specdec(*tuned, "second")
+    assert f"--adapter '{own}' --draft {models[3]} --draft-adapter {tuned_folder() / 'second'}" in err
+    assert specdec(*tuned, "mine", "--write")[0] == 0
+    pair = load_registry(packaged_file(), user_file()).pairs["mine"]
+    assert (pair.target_adapter, pair.draft_adapter) == (str(own), str(tuned_folder() / "mine"))
+    line = "run", "-p", "mine", "--raw", "-n", "4", "x"
+    assert specdec(*line)[0] == 0
+    weights = bytearray((own / "adapters.safetensors").read_bytes())
+    weights[-1] ^= 1
+    (own / "adapters.safetensors").write_bytes(weights)
+    assert specdec.refused(*line)[1].startswith("mine was tuned for another target: ")
+
+
+@pytest.mark.slow
+def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
+    """Real weights, and 20 chats of functions of the standard library: they are right far more often than before."""
+    kept_folder().mkdir(parents=True)
+    codes = [inspect.getsource(function) for _, function in inspect.getmembers(shutil, inspect.isfunction)]
+    long = sorted((code for code in codes if "shutil" not in code), key=len)[-20:]
+    for number, code in enumerate(long):
+        head, _, body = code.partition("\n")
+        save(kept_folder() / f"{number}.jsonl", Transcript(Conversation("", (Turn(head, Answer(body[:1200])),))))
+    monkeypatch.setattr(figures, "PIECES", 5)
+    monkeypatch.setattr(figures, "SAID", 24)
+    monkeypatch.setattr(tuning, "general_prompts", lambda pair: {})
+    monkeypatch.setattr(Measured, "nothing_to_gain", "")
+    monkeypatch.setattr(training, "SHARE_OF_WORDS", 0.016)
+    monkeypatch.setattr(training.Training, "_steps", lambda *_: 40)
+    monkeypatch.setattr(load_head, "FLOOR", -1.0)  # the judge decides
+    code, out, err = specdec("tune", "-p", "demo", "--chats", "--what", "medusa", "--minutes", "5")
+    assert code == 0 and "40 steps on" in err
+    gain = re.search(r"accepted .* ([+-][\d.]+) points", out)
+    assert gain and float(gain[1]) > 8, out
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatch):
+    monkeypatch.setattr("specdec_cli.terminal.panel.status.can_draw", lambda _: True)
+    for module in ("tune", "panel.status"):
+        monkeypatch.setattr(f"specdec_cli.terminal.{module}.terminal_size", lambda _: (width, 24))
+    looks, err = tuple(Look(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
+    with screen.tune_progress(err, "training") as report:
+        report(Progress("learning", 59.0, 990, 1000, 3.2, looks))
+        line = re.findall(r"\x1b\[\?7l(step [^\x1b\r]*)", err.getvalue())[-1]
+    assert line.startswith("step 990 of 1000 · 0:59 left") and ("agrees 0.0 → 97.5 %" in line) == (width > 60)
+    assert len(line) <= width and ("█" in line) == (width > 80)
+
+
+def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatch):
+    with workplace({"what": "draft"}) as work:
+        folder = work.folder
+        assert folder.stat().st_mode & 0o777 == 0o700
+        with pytest.raises(UsageError, match="the same training is under way"), workplace({"what": "draft"}):
+            pass
+        with workplace({"what": "head"}) as other:
+            assert other.folder != folder
+    assert not folder.exists()
+    for failure in (OSError("full"), UsageError("refused", "")):
+        with pytest.raises(type(failure)), workplace({"what": "draft"}):
+            raise failure
+        assert not folder.exists()
+    for failure in (MemoryError, SystemExit):
+        with pytest.raises(failure), workplace({"what": "draft"}):
+            raise failure
+        assert folder.exists()
+    (folder / "lesson-0.safetensors").touch()
+    with workplace({"what": "draft"}) as again:
+        assert again.folder == folder and [path.name for path in folder.iterdir()] == ["lesson-0.safetensors"]
+    folder.mkdir()
+    os.utime(folder, (0, 0))
+    with workplace({"what": "head"}):
+        assert not folder.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.macos
+def test_a_training_that_is_killed_goes_on_to_the_same_end(specdec, text, models, tmp_path):
+    """By SIGKILL. The other one begins again with the first one's lessons and numbers, and is not killed."""
+    arguments = "tune", *models, "--text", text, "--what", "medusa", "--minutes", "1", "--out"
+    process = subprocess.Popen([sys.executable, "-c", SMALL, *map(str, arguments), "mine"], stderr=subprocess.DEVNULL)
+    while not (left := [*tuned_folder().glob(".training-*/state.safetensors")]):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    left = left[0].parent
+    twin = shutil.copytree(left, tmp_path / "twin")
+    (twin / "state.safetensors").unlink()
+    shutil.rmtree(twin / "best", ignore_errors=True)
+    ends = []
+    for begun in (left, twin):
+        if begun is twin:
+            shutil.move(twin, left)
+        code, out, err = specdec(*arguments, "mine")
+        assert code == 0 and "going on with a training that was killed" in err
+        ends.append([line for line in out.splitlines() if line.startswith(("loss", "agrees"))])
+    assert ends[0] == ends[1] and "60 steps on" in err
+
+
+def test_where_lookups_find_nothing_they_have_no_rate():
+    out = io.StringIO()
+    nothing = {f"{n}": Stats(emitted_tokens=10, rounds=10) for n in range(2)}
+    screen.print_beside(out, {"the text itself": Measured(2, nothing, 0, 0.01, 0.0, 0.01)})
+    assert re.search(r"^the text itself +– +1.00 +1.00×", out.getvalue(), re.M)

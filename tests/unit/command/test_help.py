@@ -1,0 +1,283 @@
+"""Helps of commands, and `specdec help`: topics and documents, in a pipe and on a terminal."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+import typer
+
+from specdec_cli.command.help import FIRST
+from specdec_cli.command.table import SETTINGS, row_of
+from specdec_cli.main import PANELS, app
+
+DOCS = Path(__file__).parents[3] / "specdec_cli/docs"
+KEPT = {key: value for key, value in os.environ.items() if key not in ("PAGER", "LESS", "NO_COLOR", "COLUMNS")}
+HEAVY = {"mlx", "mlx_lm", "transformers", "huggingface_hub", "numpy"}
+
+
+def terminal(*arguments, rows=24, **environment):
+    return pexpect.spawn(
+        sys.executable,
+        ["-m", "specdec_cli", *arguments],
+        env=KEPT | {"TERM": "xterm-256color"} | environment,
+        encoding="utf-8",
+        dimensions=(rows, 80),
+        timeout=60,
+    )
+
+
+def all_of(process):
+    process.expect(pexpect.EOF)
+    process.close()
+    assert process.exitstatus == 0
+    return process.before
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_the_first_screen_has_no_more_than_22_rows_with_the_commands_to_begin_with(specdec, monkeypatch, columns):
+    """`run` and `chat` scrolled off a terminal of 24 rows."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    code, out, err = specdec()
+    lines = out.splitlines()
+    assert (code, err) == (0, "") and len(lines) <= 22 and max(map(len, lines)) <= columns
+    named = [name for names in FIRST.values() for name in names]
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == named
+    assert lines[-1] == "all commands: specdec help" and specdec("--help") == specdec("-h") == (0, out, "")
+
+
+def test_help_alone_lists_every_command_and_every_document_in_a_line_each(specdec):
+    code, out, err = specdec("help")
+    assert (code, err) == (0, "")
+    sections = {part.partition(":\n")[0]: part.splitlines()[1:] for part in out.split("\n\n")}
+    topics = [line.split(None, 1) for line in sections.pop("Topics")]
+    assert [topic[0] for topic in topics] == sorted(path.stem for path in DOCS.glob("*.md"))
+    assert all(topic[1].endswith(".") for topic in topics) and max(map(len, out.splitlines())) <= 80
+    commands = [line.split()[0] for name in PANELS for line in sections[name]]
+    assert commands == [name for names in PANELS.values() for name in names]
+
+
+@pytest.mark.parametrize(
+    ("word", "has"),
+    [
+        ("k", ("-k, --num-draft-tokens N|auto", "Of run, chat, serve, race.", "Of bench.")),
+        ("max-tokens", ("-n, --max-tokens N", "Of run, chat, race, audit.")),
+        ("min-p", ("min_p", "A setting: specdec config set min_p.")),
+        ("stop_repetition", ("stop_repetition", "A setting: ")),
+        ("hostfile", ("--hosts A,B",)),
+    ],
+)
+def test_help_of_an_option_tells_of_it_and_whose_it_is(specdec, word, has):
+    """`there is no topic k`."""
+    code, out, err = specdec("help", word)
+    assert (code, err) == (0, "") and all(words in out for words in has)
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("drafting", "specdec help performance tells of it; see also how-it-works and bench"),
+        ("zzzz", "specdec help lists all topics"),
+    ],
+)
+def test_a_word_that_is_no_topic_gets_the_documents_that_tell_of_it(specdec, word, hint):
+    """The nearest of `drafting` was `sampling`."""
+    assert specdec.refused("help", word) == (2, f"there is no topic {word}", hint)
+
+
+def test_a_pipe_gets_the_document_as_it_is(specdec):
+    assert specdec("help", "how-it-works") == (0, (DOCS / "how-it-works.md").read_text("utf-8"), "")
+
+
+@pytest.mark.slow
+def test_a_long_document_goes_through_the_users_pager(tmp_path):
+    pager = tmp_path / "pager"
+    pager.write_text('#!/bin/sh\necho "pager $1, LESS $LESS"\ncat\n')
+    pager.chmod(0o755)
+    out = all_of(terminal("help", "bench", PAGER=f"{pager} -x"))
+    assert out.startswith("pager -x, LESS -R") and "\x1b[1" in out and "```" not in out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rows", "environment", "plain"),
+    [
+        (500, {"PAGER": "false"}, ()),  # it fits the screen
+        (24, {"PAGER": "false", "TERM": "dumb"}, ()),
+        (24, {"PAGER": "false"}, ("--plain",)),
+    ],
+)
+def test_without_a_pager_the_document_is_printed(rows, environment, plain):
+    out = all_of(terminal("help", "how-it-works", *plain, rows=rows, **environment))
+    assert "How it works" in out and "How K is chosen" in out and "**" not in out
+    assert ("\x1b" in out) == (not plain and environment.get("TERM") != "dumb")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("how-it-work",), "the nearest: specdec help how-it-works"),
+        (("pairs", "ad"), "the nearest: specdec help pairs add"),
+        (("../docs/bench",), "the nearest: specdec help bench"),
+    ],
+)
+def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(specdec, words, hint):
+    assert specdec.refused("help", *words) == (2, f"there is no topic {' '.join(words)}", hint)
+
+
+ABOUT = """\
+Usage: specdec pairs add [OPTIONS] NAME
+
+Add a pair of your own to your models.toml.
+
+An entry of that name is replaced only after a question.
+
+Arguments:
+"""
+ADD = f"""{ABOUT}\
+  NAME                           A name for the pair
+
+Options:
+  -y, --yes                      Do not ask
+  -h, --help                     Print this help
+
+Models:
+      --target ID                Target: a Hub id or a local folder
+      --draft ID                 Draft: a Hub id or a local folder
+      --target-revision REV      Pin the target to a commit
+      --draft-revision REV       Pin the draft to a commit
+      --head-from ID             Draft with the MTP head of ID, its original
+      --adapter FOLDER           LoRA adapter of the target
+      --draft-adapter FOLDER     LoRA adapter of the draft
+
+Drafting:
+  -k, --num-draft-tokens N|auto  Tokens drafted per round: 0 to 16, or auto
+
+specdec help pairs add: every option
+"""
+EVERY = f"""{ABOUT}\
+  NAME  A name for the pair
+
+Options:
+  -y, --yes
+        Do not ask
+  -h, --help
+        Print this help
+
+Models:
+      --target ID
+        Target: a Hub id or a local folder
+        [env: SPECDEC_TARGET]
+      --draft ID
+        Draft: a Hub id or a local folder
+        [env: SPECDEC_DRAFT]
+      --target-revision REV
+        Pin the target to a commit
+      --draft-revision REV
+        Pin the draft to a commit
+      --head-from ID
+        Draft with the MTP head of ID, its original
+      --adapter FOLDER
+        LoRA adapter of the target
+      --draft-adapter FOLDER
+        LoRA adapter of the draft
+
+Drafting:
+  -k, --num-draft-tokens N|auto
+        Tokens drafted per round: 0 to 16, or auto. 0 is plain decoding, auto
+        adapts every round.
+        [default: the pair's] [env: SPECDEC_K]
+"""
+
+
+def test_a_help_has_a_line_an_option_in_sections_and_help_command_says_the_rest(specdec):
+    assert specdec("pairs", "add", "-h") == (0, ADD, "")
+    assert specdec("help", "pairs", "add") == (0, EVERY, "")
+
+
+def every_command(command=None, path=()):
+    """(words, command) of each."""
+    command = command or typer.main.get_command(app)
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from every_command(inner, (*path, name))
+
+
+HELPS = {" ".join(path): (path, command) for path, command in every_command()}
+
+
+@pytest.mark.parametrize("name", HELPS)
+def test_both_spellings_print_the_same_at_most_60_lines_with_the_network_last(specdec, name):
+    short = specdec(*HELPS[name][0], "-h")
+    assert short == specdec(*HELPS[name][0], "--help") and short[0] == 0
+    lines = short[1].splitlines()
+    assert len(lines) <= 60 and max(map(len, lines)) <= 80
+    headings = [line for line in lines if re.fullmatch(r"\w+:", line)]
+    assert "Network:" not in headings or headings[-1] == "Network:"
+    assert not HELPS[name][1].params or not name or lines[-1].startswith(f"specdec help {name}: every option")
+
+
+@pytest.mark.parametrize("name", list(HELPS)[1:])
+def test_help_of_a_command_has_every_option_its_default_its_variable_and_the_examples(specdec, name):
+    path, command = HELPS[name]
+    out = specdec("help", *path)[1]
+    for row in (row_of(command.name, parameter.name) for parameter in command.params):
+        if row.setting:
+            assert f"      {row.spelled}" not in out
+            continue
+        assert re.search(rf"^ +{re.escape(row.spelled)}(  +\w.*)?$", out, re.M)
+        assert (row.default in out and f"[env: {row.variable}]" in out) or not row.variable
+    assert all(f"  {example}\n" in out for example in (command.epilog or "").splitlines())
+
+
+# Options that a person meets at once with -h, and all of them: `specdec help COMMAND`.
+MOST = {"run": 18, "chat": 20, "race": 16, "serve": 16, "audit": 16, "bench": 16}
+
+
+@pytest.mark.parametrize("name", MOST)
+def test_a_help_is_short_enough_to_be_read(specdec, name):
+    """`run -h` had 32 options, and `help run` 52."""
+    short, whole = specdec(name, "-h")[1], specdec("help", name)[1].partition("## Every option")
+    option = re.compile(r"^ +-.*", re.M)
+    assert len(option.findall(short)) <= MOST[name] and len(option.findall(whole[2] or whole[0])) <= 35
+
+
+def test_help_of_config_set_has_the_settings_that_are_no_option(specdec):
+    out = specdec("help", "config", "set")[1]
+    for row in (row for row in SETTINGS.values() if row.setting):
+        assert f"  {row.name}\n        {row.help[:40]}" in out and f"[env: {row.variable}]" in out
+
+
+def test_a_command_that_is_a_topic_too_is_the_document_and_then_its_options(specdec):
+    out = specdec("help", "race")[1]
+    assert out.startswith((DOCS / "race.md").read_text("utf-8")) and "## Every option" in out
+    assert "      --export FILE\n" in out
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_no_width_cuts_a_word(specdec, monkeypatch, columns):
+    words = specdec("run", "-h")[1].split()
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = specdec("run", "-h")[1]
+    assert out.split() == words and max(map(len, out.splitlines())) <= columns
+
+
+@pytest.mark.slow
+def test_headings_are_bold_on_a_terminal_alone():
+    assert "\x1b[1mSampling:\x1b[0m" in all_of(terminal("run", "-h"))
+    assert "\x1b" not in all_of(terminal("run", "-h", "--plain")) + all_of(terminal("run", "-h", TERM="dumb"))
+
+
+@pytest.mark.slow
+def test_a_document_is_shown_without_heavy_imports():
+    script = (
+        "import sys; sys.argv = ['specdec', 'help', 'bench']\n"
+        "from specdec_cli.main import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        f"assert not {HEAVY} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)

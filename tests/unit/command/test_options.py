@@ -1,0 +1,306 @@
+"""The table of options: what every command takes, groups, SPECDEC_* as defaults, and completion in the shell."""
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from specdec_cli import main
+from specdec_cli.command import table
+from specdec_cli.command.command import grouped
+from specdec_cli.command.help import listing
+from specdec_cli.command.load import AnswerSettings
+from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions
+from specdec_cli.command.table import ROWS, Row, row_of, variables
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.request import BOUNDS, flag
+
+PACKAGE = Path(__file__).parents[3] / "specdec_cli"
+FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Two options."""
+
+    force: bool = False
+    parallel: int = 3
+
+
+MANY = Kept(parallel=9)
+
+
+@grouped
+def command(*, kept: Kept, system: str = "x") -> None:
+    """A command."""
+    typer.echo(f"{kept} {system}")
+
+
+@grouped
+def deep(*, kept: Kept = MANY) -> None:
+    """The same options with other defaults."""
+    typer.echo(f"{kept}")
+
+
+def invoke(function, *arguments, **environment):
+    application = typer.Typer()
+    application.command()(function)
+    return CliRunner().invoke(application, arguments, env=environment)
+
+
+def read(kind, *arguments, **environment):
+    @grouped
+    def command(*, values: kind) -> None:
+        typer.echo(repr(values))
+
+    return invoke(command, *arguments, **environment)
+
+
+def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
+    assert invoke(command).output == "Kept(force=False, parallel=3) x\n"
+    assert invoke(command, "--parallel", "5", "--force", "-s", "y").output == "Kept(force=True, parallel=5) y\n"
+    assert invoke(command, SPECDEC_PARALLEL="7").output == "Kept(force=False, parallel=7) x\n"
+    assert invoke(deep).output == "Kept(force=False, parallel=9)\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ToyOptions(AnswerOptions):
+    """A group with the toy's field: its type and default."""
+
+    toy: int = 3
+
+
+def test_an_option_is_one_row_and_one_field(monkeypatch):
+    """The row gives spelling, help, variable and bounds; the field arrives beside the request of the others."""
+    toy = Row("-j, --toy N", "A number to print", "TOY", "It does nothing else.", low=1)
+    monkeypatch.setitem(table.TABLE, "Drafting", (toy, *table.TABLE["Drafting"]))
+    monkeypatch.setitem(table.ROWS, ".toy", toy)  # as it is made of TABLE at import
+
+    @grouped
+    def command(*, answer: ToyOptions) -> None:
+        """The toy beside the settings of an answer."""
+        typer.echo(f"{answer.toy} {AnswerSettings.read(answer, SamplingOptions()).asked.max_tokens}")
+
+    assert invoke(command).output == "3 512\n"
+    assert invoke(command, "--toy", "5", "-n", "9", SPECDEC_TOY="7").output == "5 9\n"
+    assert invoke(command, SPECDEC_TOY="7").output == "7 512\n" and "SPECDEC_TOY" in variables()
+    assert str(invoke(command, "-j", "0").exception) == "-j 0 is below 1"
+    application = typer.Typer()
+    application.command()(command)
+    context = typer.Context(typer.main.get_command(application), info_name="command")
+    assert re.search(r"^  -j, --toy N +A number to print \(default 3\)$", listing(context), re.M)
+    notes = "A number to print. It does nothing else.\n        [default: 3] [env: SPECDEC_TOY]\n"
+    assert notes in listing(context, whole=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "max_tokens"), [("run", 512), ("chat", 2048), ("audit", 64), ("bench", None), ("check", None)]
+)
+def test_every_command_keeps_its_own_defaults(name, max_tokens):
+    options = {parameter.name: parameter for parameter in typer.main.get_command(main.app).commands[name].params}
+    assert {"target", "draft", "offline"} <= options.keys()
+    assert max_tokens is None or options["max_tokens"].default == max_tokens
+
+
+def commands(command):
+    """A command, and those in it."""
+    yield command
+    for inner in getattr(command, "commands", {}).values():
+        yield from commands(inner)
+
+
+def test_every_option_of_every_command_comes_from_the_table_and_every_row_is_of_a_command():
+    used = {row_of("", "help")}
+    for each in commands(typer.main.get_command(main.app)):
+        for parameter in each.params:
+            row = row_of(each.name, parameter.name)
+            used.add(row)
+            spelled = ["/".join(names) for names in zip(parameter.opts, parameter.secondary_opts, strict=False)]
+            assert row.flags == (spelled or (parameter.opts if row.flags else [])), (each.name, parameter.name)
+            if "completion" not in parameter.name:  # Typer's own
+                assert (parameter.envvar, parameter.help) == (row.variable, row.help)
+    assert used == set(ROWS.values())
+
+
+def test_a_help_is_a_line_of_table_and_what_it_adds_are_sentences():
+    for row in ROWS.values():
+        assert row.help[0].isupper() and row.help[-1] != "." and (row.more[-1:] or ".") == "."
+        assert len(row.help) <= 47 or row.rare or row.setting, row.help
+
+
+def test_the_documents_table_of_variables_is_that_of_the_options():
+    text = (PACKAGE / "docs/environment.md").read_text("utf-8")
+    documented = dict(re.findall(r"^\| `(SPECDEC_\w+)` \| (.+) \|$", text, re.M))
+    spelled = {row.variable: "" for row in ROWS.values() if row.variable}
+    for row in (row for row in ROWS.values() if row.variable and not row.of):
+        spelled[row.variable] = row.name if row.setting else row.flags[-1].split("/")[0]
+    assert {name: f"`{option}`" for name, option in spelled.items()}.items() <= documented.items()
+    known = {*main.OTHERS, *variables()}  # of which none gets a warning
+    assert documented.keys() == known and spelled.keys() == variables().keys()
+    source = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    assert set(re.findall(r"\bSPECDEC_[A-Z_]*[A-Z]\b", source)) <= known
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "field"),
+    [
+        ("SPECDEC_PAIR", "tiny", "pair='tiny'"),
+        ("SPECDEC_KV_BITS", "8", "kv_bits=8"),
+        ("SPECDEC_DRAFTER", "ngram", "drafter='ngram'"),
+    ],
+)
+def test_the_environment_gives_a_default_and_a_flag_wins(name, value, field):
+    assert field in read(ModelOptions, **{name: value}).output
+    assert field not in read(ModelOptions, "-p", "p", "--drafter", "none", "--kv-bits", "2", **{name: value}).output
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_every_sampling_flag_arrives_under_its_own_name_and_its_bounds_name_it(name):
+    """Seven values are passed on by position: any two exchanged would show here."""
+    low, high, _ = BOUNDS[name]
+    value = high if name == "top_p" else (low + high) / 2
+    assert SamplingOptions(**{FLAGS[name]: value}).values() == dict.fromkeys(BOUNDS) | {name: value}
+    with pytest.raises(UsageError, match=f"--{flag(name)} .* is outside"):
+        SamplingOptions(**{FLAGS[name]: high + 1}).values()
+
+
+@pytest.fixture
+def completed(specdec, monkeypatch):
+    def complete(words):
+        monkeypatch.setenv("_SPECDEC_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+        return specdec()[1:]
+
+    return complete
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("specdec run -p dem", ["demo", "demo-hybrid"]),
+        ("specdec run --drafter n", ["ngram", "none"]),
+        ("specdec chat --rule co", ["coupled"]),
+        ("specdec bench --kinds code,ch", ["code,chat"]),
+        ("specdec help re", ["replay"]),
+        ("specdec serve --print-config c", ["codex", "claude", "continue"]),
+    ],
+)
+def test_values_complete_in_the_shell(completed, words, found):
+    assert completed(words)[0].split() == found
+
+
+# What a command no longer takes. In each: a command that took it, and a word of the answer.
+GONE = {
+    "--target-revision": ("run", "pairs add NAME --target ID --target-revision COMMIT"),
+    "--draft-revision": ("bench", "--draft-revision COMMIT"),
+    "--adapter": ("chat", "pairs add NAME --target ID --adapter FOLDER"),
+    "--draft-adapter": ("serve", "--draft-adapter FOLDER"),
+    "--head-from": ("pull", "--head-from ID"),
+    "--hostfile": ("run", "--hosts A,B"),
+    "--no-keep": ("run", "specdec chat --private"),
+    "--no-history": ("chat", "specdec chat --private"),
+    "--private": ("run", "specdec chat --private"),
+    "--panel-size": ("run", "--no-panel"),
+    "--show-rejected": ("replay", "--rounds"),
+    "--schema": ("bench", "run and chat"),
+    "--regex": ("audit", "run and chat"),
+    "--grammar": ("audit", "run and chat"),
+    "--draft-context": ("run", "config set draft_context N|full, or SPECDEC_DRAFT_CONTEXT=N|full"),
+    "--stop-repetition": ("serve", "config set stop_repetition N"),
+    "--slots": ("serve", "config set slots N"),
+    "--cache-bytes": ("serve", "SPECDEC_CACHE_BYTES=N"),
+    "--on-overflow": ("chat", "config set on_overflow"),
+    "--colour-answer": ("run", "config set colour_answer true"),
+    "--no-colour-answer": ("replay", "config set colour_answer false"),
+    "--min-p": ("run", "SPECDEC_MIN_P=P for one command; or in a request to specdec serve"),
+    "--repetition-penalty": ("race", "config set repetition_penalty X"),
+    "--presence-penalty": ("chat", "config set presence_penalty X"),
+    "--frequency-penalty": ("chat", "config set frequency_penalty X"),
+    "--logit-bias": ("run", "config set logit_bias ID=V"),
+}
+
+
+@pytest.mark.parametrize("option", GONE)
+@pytest.mark.parametrize("value", [[], ["1"], ["=1"]])
+def test_an_old_name_is_answered_with_where_it_went(specdec, option, value):
+    command, words = GONE[option]
+    typed = [option + value[0]] if value == ["=1"] else [option, *value]
+    code, message, hint = specdec.refused(command, *typed)
+    assert (code, message) == (2, f"specdec {command} has no option {option}") and words in hint
+
+
+def test_what_a_command_still_takes_is_no_old_name(specdec):
+    assert "has no option" not in specdec.refused("tune", "--adapter", "a", "--text", "nowhere")[1]
+    assert "has no option" not in specdec.refused("pairs", "add", "x", "--target-revision", "v")[1]
+    assert specdec.refused("run", "--nonsense")[1].startswith("No such option: --nonsense")
+
+
+SET = {
+    "stop_repetition": "12",
+    "draft_context": "33",
+    "min_p": "0.25",
+    "repetition_penalty": "1.5",
+    "presence_penalty": "0.5",
+    "frequency_penalty": "-0.5",
+    "logit_bias": "42=-5 7=2",
+    "colour_answer": "false",
+    "on_overflow": "drop-oldest",
+    "slots": "3",
+    "cache_bytes": "1000",
+    "private": "true",
+}
+
+
+@pytest.mark.parametrize("source", ["config", "preset", "variable"])
+def test_a_setting_that_is_no_option_comes_from_the_config_a_preset_and_its_variable(specdec, monkeypatch, source):
+    assert {row.name for row in ROWS.values() if row.setting} == SET.keys()
+    for name, text in SET.items():
+        if source == "variable":
+            monkeypatch.setenv(f"SPECDEC_{name.upper()}", text)
+        else:
+            key = name if source == "config" else f"presets.mine.{name}"
+            assert specdec("config", "set", key, *text.split())[0] == 0
+    lines = specdec("config", "show", *(["-t", "mine"] if source == "preset" else []))[1].splitlines()
+    shown = {name: (value, said_by) for name, value, said_by in (line.split("\t") for line in lines[1:])}
+    for name, text in SET.items():
+        assert shown[name][0] == text and (name.upper() in shown[name][1]) == (source == "variable")
+
+
+@pytest.mark.parametrize("preset", [(), ("-t", "mine")])
+def test_a_setting_that_is_no_option_changes_the_answer(specdec, preset):
+    """A bias that nothing outweighs: every word is that token. The values in effect are in the first event."""
+    table = "[presets.mine]\n" if preset else ""
+    specdec.config.write_text(f'{table}min_p = 0.25\nlogit_bias = "42=300"\nstop_repetition = 5\n')
+    _, out, _ = specdec("run", "-p", "demo", "--raw", "--json", "-n", "30", *preset, "def f(")
+    start, *_, finish = map(json.loads, out.splitlines())
+    assert start["sampling"]["min_p"] == 0.25 and finish["reason"] == "repetition"
+
+
+WRONG = {
+    "min_p": ("7", "min_p 7 is outside 0 to 1", "SPECDEC_MIN_P=7.0 is outside 0 to 1"),
+    "logit_bias": ("7", "logit_bias 7 is not ID=VALUE", "SPECDEC_LOGIT_BIAS=7 is not ID=VALUE"),
+    "draft_context": ("3", "draft_context 3 is below 8", "SPECDEC_DRAFT_CONTEXT=3 is below 8"),
+    "slots": ("many", 'slots "many" is not a whole number', "SPECDEC_SLOTS=many is not a whole number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_of_a_setting_is_told_without_an_option(specdec, monkeypatch, name):
+    text, of_config, of_variable = WRONG[name]
+    code, message, hint = specdec.refused("config", "set", name, text)
+    assert (code, message) == (2, of_config) and "--" not in hint
+    monkeypatch.setenv(f"SPECDEC_{name.upper()}", text)
+    code, message, hint = specdec.refused(*(["serve"] if name == "slots" else ["run", "-p", "demo", "--raw", "x"]))
+    assert (code, message) == (2, of_variable) and "--" not in hint
+
+
+def test_an_old_key_and_an_old_variable_are_answered_too(specdec, monkeypatch):
+    """Who kept nothing must hear that it is kept now."""
+    assert specdec.refused("config", "set", "no_keep", "true")[2] == "specdec chat --private"
+    monkeypatch.setenv("SPECDEC_NO_KEEP", "1")
+    assert specdec("pairs")[2] == "warning: no option reads SPECDEC_NO_KEEP; specdec chat --private\n"

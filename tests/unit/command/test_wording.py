@@ -1,0 +1,160 @@
+"""What a person reads after a slip: the option or variable by name, an example that works, and no wild guess."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import sys
+
+import pytest
+
+from fakes.models import tiny_folder
+from specdec_cli.command.command import ask
+from specdec_cli.core.errors import SpecdecError
+
+SLIPS = {
+    "-n many": (["run", "-n", "many", "hi"], "-n many is not a whole number", "for example: -n 512"),
+    "--max-tokens": (["run", "--max-tokens=1.5", "hi"], "--max-tokens 1.5 is not a whole number", "--max-tokens 512"),
+    "--temp 1,5": (["run", "--temp", "1,5", "hi"], "--temp 1,5 is not a number", "for example: --temp 0.5"),
+    "--seed abc": (["run", "--seed", "abc", "hi"], "--seed abc is not a whole number", "for example: --seed 4"),
+    "--port 80a": (["serve", "--port", "80a"], "--port 80a is not a whole number", "for example: --port 8040"),
+    "--gap x": (["audit", "--gap", "x"], "--gap x is not a number", "for example: --gap 0.5"),
+}
+
+
+@pytest.mark.parametrize("slip", SLIPS)
+def test_a_value_of_another_type_is_told_as_minus_k_tells_it(specdec, slip):
+    """`Input should be a valid integer, unable to parse string as an integer: many`."""
+    arguments, message, example = SLIPS[slip]
+    assert specdec.refused(*arguments)[:2] == (2, message)
+    assert specdec.refused(*arguments)[2].endswith(example)
+    assert specdec.refused("run", "-k", "many", "hi")[1].startswith("-k many is neither a whole number")
+
+
+FOREIGN = [
+    ["bench", "--kinds", "foo"],
+    ["serve", "--print-config", "foo"],
+    ["run", "--rule", "zzz", "hi"],
+]
+
+
+@pytest.mark.parametrize("arguments", FOREIGN, ids=" ".join)
+def test_a_word_unlike_all_known_ones_gets_an_example_and_no_nearest(specdec, arguments):
+    code, message, hint = specdec.refused(*arguments)
+    assert code == 2 and "is none of" in message and hint.startswith("for example: ") and "nearest" not in hint
+
+
+def test_a_slip_still_gets_the_nearest_and_so_does_a_beginning(specdec):
+    assert specdec.refused("run", "--rule", "cuopled", "hi")[2] == "the nearest: --rule coupled"
+    assert specdec.refused("bench", "--kinds", "cod")[2] == "the nearest: --kinds code"
+
+
+BY_VARIABLE = {
+    "SPECDEC_K": ("zz", ["run", "hi"], "is neither"),
+    "SPECDEC_TEMP": ("warm", ["run", "hi"], "is not a number"),
+    "SPECDEC_MAX_TOKENS": ("0", ["run", "hi"], "is below 1"),
+    "SPECDEC_RULE": ("zzz", ["run", "hi"], "is none of"),
+    "SPECDEC_PORT": ("80a", ["serve"], "is not a whole number"),
+}
+
+
+@pytest.mark.parametrize("variable", BY_VARIABLE)
+def test_an_error_about_a_variables_value_names_the_variable(specdec, monkeypatch, variable):
+    """`-k zz is neither …`, where nobody had typed -k."""
+    value, arguments, message = BY_VARIABLE[variable]
+    monkeypatch.setenv(variable, value)
+    assert specdec.refused(*arguments)[1].startswith(f"{variable}={value} {message}")
+    if variable == "SPECDEC_K":
+        assert specdec.refused(*arguments, "-k", "many")[1].startswith("-k many is neither")
+
+
+def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeypatch):
+    """`specdec help environment` promised it, and nothing was said."""
+    monkeypatch.setenv("SPECDEC_TEMPP", "1")
+    monkeypatch.setenv("SPECDEC_ZZZZZ", "1")
+    monkeypatch.setenv("SPECDEC_DEBUG", "0")
+    code, _, err = specdec("pairs")
+    assert (code, err.splitlines()) == (
+        0,
+        [
+            "warning: no option reads SPECDEC_TEMPP; the nearest: SPECDEC_TEMP",
+            "warning: no option reads SPECDEC_ZZZZZ",
+        ],
+    )
+    assert specdec("pairs", "--json")[2] == ""
+
+
+def test_the_hint_of_a_command_names_that_command(specdec):
+    assert "specdec race '" in specdec.refused("race")[2] and "specdec run '" in specdec.refused("run")[2]
+    assert specdec.refused("rm", "demo", "-y")[2] == "specdec pairs lists all"
+
+
+def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair):
+    """stderr: its own text drafts; stdout: --drafter none decodes plainly."""
+    code, out, err = specdec("check", tiny_pair[0])
+    assert code == 0 and "its own text drafts: --drafter ngram" in err
+    assert "the text itself drafts (--drafter ngram)" in out and "--drafter none" not in out + err
+
+
+def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
+    odd = tiny_folder(tmp_path / "odd", seed=1)
+    values = json.loads((odd / "tokenizer.json").read_text())
+    names = {token: name for name, token in values["model"]["vocab"].items()}
+    values["model"]["vocab"] |= {names[40]: 41, names[41]: 40}
+    (odd / "tokenizer.json").write_text(json.dumps(values))
+    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", odd)
+    assert code == 4 and out.startswith("refused ") and out.index("hint ") < out.index("break-even ")
+    shutil.rmtree(odd)
+    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", tiny_pair[1])
+    assert code == 0 and out.startswith("pair ") and out.index("runs ") > out.index("memory ")
+
+
+def test_a_draft_length_beside_nobody_who_drafts_is_told(specdec):
+    said = "-k 4 has no effect: --drafter none drafts nothing\n"
+    assert said in specdec("run", "--raw", "-n", "2", "--drafter", "none", "-k", "4", "hi")[2]
+    for quiet in (["-q", "-k", "4"], ["-k", "0"], []):
+        assert "no effect" not in specdec("run", "--raw", "-n", "2", "--drafter", "none", *quiet, "hi")[2]
+
+
+def test_no_rate_is_told_of_fewer_than_five_tokens(specdec):
+    """`2 tokens in 2 passes · 1293 tok/s`."""
+    assert "tok/s" not in specdec("run", "--raw", "-n", "4", "-k", "0", "def f")[2]
+    assert " tok/s" in specdec("run", "--raw", "-n", "5", "-k", "0", "def f")[2]
+
+
+class Keyboard(io.StringIO):
+    """A terminal at which these lines are typed."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("junk\nY\n", True), ("\n", False), ("maybe\nno\n", False)])
+def test_junk_at_a_question_is_told_in_our_own_words_and_asked_again(monkeypatch, capsys, typed, agreed):
+    """`Error: invalid input`, which is Typer's."""
+    monkeypatch.setattr(sys, "stdin", Keyboard(typed))
+    if agreed:
+        ask("Replace it?", False)
+    else:
+        with pytest.raises(SpecdecError, match="nothing was done"):
+            ask("Replace it?", False)
+    said = capsys.readouterr().err
+    assert said.startswith("Replace it? [y/N] ") and "Error" not in said
+    assert ("is not an answer: type y or n" in said) == (typed[0] in "jm")
+
+
+def test_a_question_breaks_between_words(monkeypatch, capsys):
+    """`models.to⏎ml? [y/N]`."""
+    monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("specdec_cli.terminal.terminal.is_terminal", lambda stream: True)
+    ask("Remove qwen (a target and its draft) from /root/models.toml?", False)
+    rows = capsys.readouterr().err.splitlines()
+    assert [row.split()[-1] for row in rows] == ["draft)", "[y/N]"] and max(map(len, rows)) <= 40
+
+
+def test_the_end_of_the_input_is_no_answer(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Keyboard(""))
+    with pytest.raises(KeyboardInterrupt):
+        ask("Replace it?", False)

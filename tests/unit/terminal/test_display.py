@@ -1,0 +1,276 @@
+"""Which display the options choose, the plain and the JSON one, several as one, and lines beside them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
+from specdec_cli.terminal.display import (
+    JsonlDisplay,
+    Look,
+    Tee,
+    open_display,
+    print_columns,
+    print_error,
+    print_notice,
+)
+from specdec_cli.terminal.panel.live import PanelDisplay
+from specdec_cli.terminal.plain import PlainDisplay
+from specdec_cli.terminal.summary import summary
+
+SUMMARY = "14 tokens in 5 passes · 283 tok/s · 3.39× faster (3.08–3.73) · accepted 64 % of drafted"
+
+
+@pytest.fixture(autouse=True)
+def _width_80(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def terminal():
+    made = Terminal(80, 24)
+    yield made
+    made.close()
+
+
+def opened(out: object, err: object, **options: object) -> type:
+    """The kind of display these options give."""
+    with open_display(out, err, Look(**options), "demo") as display:
+        return type(display)
+
+
+@pytest.mark.slow
+def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted(terminal: Terminal) -> None:
+    pipe = io.StringIO()
+    assert opened(terminal.out, terminal.err) is opened(pipe, terminal.err) is PanelDisplay
+    for options in ({"panel": False}, {"plain": True}, {"quiet": True}):
+        assert opened(terminal.out, terminal.err, **options) is PlainDisplay
+    assert opened(terminal.out, pipe, panel=True) is PlainDisplay
+    assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [({}, (11, True)), ({"colour_answer": False}, (11, False))],
+)
+def test_the_answer_beside_the_panel_is_as_plain_as_asked(terminal: Terminal, options: dict, shown: tuple) -> None:
+    with open_display(terminal.out, terminal.err, Look(**options), "demo") as display:
+        for event in script():
+            display.handle(event)
+    assert (
+        len(terminal.lines()),
+        re.search(rb"\x1b\[[0-9;]+m read_lines\(path", bytes(terminal.written)) is not None,
+    ) == shown
+
+
+def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
+    out, trace = io.StringIO(), tmp_path / "trace.jsonl"
+    with open_display(out, io.StringIO(), Look(json=True, trace=trace), "demo") as display:
+        assert isinstance(display, Tee)
+        for event in script():
+            display.handle(event)
+    assert trace.read_text() == out.getvalue() != ""
+    missing = tmp_path / "nowhere" / "trace.jsonl"
+    with pytest.raises(UsageError, match=f"--trace {missing} cannot be written: No such file or directory"):
+        opened(io.StringIO(), io.StringIO(), trace=missing)
+
+
+def test_columns_are_separated_by_tabs_in_a_pipe_and_filtered() -> None:
+    out = io.StringIO()
+    print_columns(out, [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb")])
+    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\n"
+
+
+def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
+    out = io.StringIO()
+    hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\x1b\n")
+    events = [*script()[:-1], hostile, script()[-1]]
+    for event in events:
+        JsonlDisplay(out).handle(event)
+    lines = out.getvalue().splitlines(keepends=True)
+    assert all(line.endswith("\n") and line[:-1].isascii() and line[:-1].isprintable() for line in lines)
+    assert [from_dict(json.loads(line)) for line in lines][:-1] == events[:-1]
+    assert json.loads(lines[-1]) == {**to_dict(events[-1]), "tokens": []}
+
+
+def plain(events: list[Event], quiet: bool = True) -> tuple[str, str]:
+    """(stdout, stderr) of a plain display into pipes."""
+    out, err = io.StringIO(), io.StringIO()
+    display = PlainDisplay(out, err, closing=None if quiet else summary)
+    for event in events:
+        display.handle(event)
+    display.close()
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_pipe_gets_the_raw_answer_with_one_newline_and_stderr_the_summary() -> None:
+    assert plain(script(), quiet=False) == (ANSWER + "\n", SUMMARY + "\n")
+    hostile = RoundDone(ROUNDS[0].round, (), "\x1b[2J", "a\x1b[2J\r\n")
+    assert plain([START, PREFILL, hostile, finish()])[0] == "a\x1b[2J\r\n"
+    assert plain([START, drafted(0, [], 0, "hi"), finish(tail=" you")])[0] == "hi you\n"
+    assert plain([START, Finish("stop", "", (), "", {})], quiet=False) == ("", "")
+    assert plain([START, PREFILL, ROUNDS[0], Failure("boom", "try again", 1)], quiet=False) == ("def\n", "")
+
+
+def test_each_round_is_readable_before_the_next_one() -> None:
+    class Flushed(io.StringIO):
+        seen = ""
+
+        def flush(self) -> None:
+            self.seen = self.getvalue()
+
+    out = Flushed()
+    display = PlainDisplay(out, io.StringIO())
+    display.handle(ROUNDS[0])
+    assert out.seen == "def"
+
+
+def test_closing_after_the_reader_has_gone_raises_nothing() -> None:
+    class Gone(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError
+
+    display = PlainDisplay(Gone(), io.StringIO())
+    with pytest.raises(BrokenPipeError):
+        display.handle(ROUNDS[1])
+    display.close()
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_the_filtered_answer(terminal: Terminal) -> None:
+    display = PlainDisplay(terminal.out, io.StringIO())
+    for event in (START, drafted(0, [], 0, "a\x1b]52;c;"), drafted(1, [], 0, "aGk=\x07b\x1b[2Jc"), finish()):
+        display.handle(event)
+    assert terminal.lines() == ["abc"] and b"\x1b" not in terminal.written
+
+
+def piped(**options: object) -> list[str]:
+    """What stderr gets of a reply whose stdout and stderr are pipes."""
+    err = io.StringIO()
+    with open_display(io.StringIO(), err, Look(**options), "demo") as display:
+        for event in script():
+            display.handle(event)
+    return err.getvalue().splitlines()
+
+
+def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
+    assert piped() == [SUMMARY] and not piped(quiet=True)
+    one, more = piped(verbose=True)
+    assert (
+        [one] == piped()
+        and " · a round takes the time of 1.0 plain tokens" in more
+        and more.startswith("read 1 234 tokens at 3085 tok/s · wrote 14")
+    )
+
+
+# --rounds.
+
+
+def many(count: int = 113) -> list[Event]:
+    """A reply of so many rounds, every word of which is its own."""
+    rounds = [
+        drafted(n, [f" yes{n}", f" no{n}", f" lost{n}"], 1, f" own{n}\n" if n % 5 == 0 else f" own{n}")
+        for n in range(count)
+    ]
+    text = "".join(done.text for done in rounds)
+    return [START, PREFILL, *rounds, Finish("stop", text, (), "", {})]
+
+
+def rows(count: int = 113) -> list[str]:
+    """What `--rounds` says of it, blanks apart."""
+    return [f"{n + 1} ✓␣yes{n} ✗␣no{n} ·␣lost{n} ↳ ␣own{n}{'↵' * (n % 5 == 0)} 1 of 3 12 ms" for n in range(count)]
+
+
+def squeezed(lines: list[str]) -> list[str]:
+    return [" ".join(line.split()) for line in lines]
+
+
+@pytest.mark.parametrize("options", [{}, {"quiet": True}, {"json": True}, {"plain": True}])
+def test_every_round_is_a_line_on_stderr_and_stdout_stays_what_it_is(options: dict) -> None:
+    outs, errs = (io.StringIO(), io.StringIO()), (io.StringIO(), io.StringIO())
+    for asked, out, err in zip((False, True), outs, errs, strict=True):
+        with open_display(out, err, Look(rounds=asked, **options), "demo") as display:
+            for event in many():
+                display.handle(event)
+    assert squeezed(errs[1].getvalue().splitlines()) == [*rows(), *errs[0].getvalue().splitlines()]
+    assert outs[0].getvalue() == outs[1].getvalue() != "" and "\x1b" not in errs[1].getvalue()
+
+
+def test_a_round_s_line_is_there_with_its_round_and_those_of_a_reply_that_fails_too() -> None:
+    err = io.StringIO()
+    with open_display(io.StringIO(), err, Look(rounds=True), "demo") as display:
+        for said, event in enumerate([*ROUNDS[:3], Failure("boom", "try again", 1)], 1):
+            if said == 1:
+                display.handle(START)
+            display.handle(event)
+            assert len(err.getvalue().splitlines()) == min(said, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"panel": False}, {"plain": True}])
+def test_on_one_terminal_a_round_s_line_cuts_none_of_the_answer_s(terminal: Terminal, options: dict) -> None:
+    with open_display(terminal.out, terminal.err, Look(rounds=True, **options), "demo") as display:
+        for event in many(13):
+            display.handle(event)
+    words = squeezed(terminal.scrolled() + terminal.lines())
+    assert [line for line in words if "✓" in line] == rows(13)
+    assert [line for line in words if "✓" not in line] == [
+        "yes0 own0",
+        " ".join(f"yes{n} own{n}" for n in range(1, 6)),
+        " ".join(f"yes{n} own{n}" for n in range(6, 11)),
+        "yes11 own11 yes12 own12",
+    ]
+    assert words.index(rows(13)[12]) > words.index("yes11 own11 yes12 own12")
+
+
+@pytest.mark.slow
+def test_a_round_s_line_comes_with_the_end_of_the_answer_s_line_and_not_with_the_end_of_the_answer(
+    terminal: Terminal,
+) -> None:
+    """The bug: where rounds end amid a line, as after an indent, every line waited for the end."""
+    with open_display(terminal.out, terminal.err, Look(panel=False, rounds=True), "demo") as display:
+        for event in (START, drafted(0, [], 0, "def f():"), drafted(1, ["\n    ", "if"], 1, "x"), ROUNDS[4]):
+            display.handle(event)
+        shown = [line.split()[0] for line in terminal.lines()]
+    assert shown == ["1", "def", "2", "x"]
+
+
+@pytest.mark.slow
+def test_at_113_rounds_a_second_every_round_is_above_the_panel_whole_and_once(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter(n / 113 for n in range(1000))
+    monkeypatch.setattr("specdec_cli.terminal.display.PanelDisplay", partial(PanelDisplay, clock=lambda: next(seconds)))
+    with open_display(terminal.out, terminal.err, Look(rounds=True), "demo") as display:
+        for event in many():
+            display.handle(event)
+    shown = squeezed(terminal.scrolled() + terminal.lines())
+    assert [line for line in shown if line.split()[0].isdigit()] == rows()
+    answer = [word for line in shown if line.startswith("yes") for word in line.split()]
+    assert answer == [word for n in range(113) for word in (f"yes{n}", f"own{n}")]
+
+
+def test_on_a_terminal_errors_and_notices_break_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 80 columns a hint ended in `specde` and began again with `c chat`: no command to copy."""
+    monkeypatch.setenv("COLUMNS", "30")
+    error = UsageError("run needs a prompt, and there is none", "specdec run 'Why?', or specdec chat")
+    watched = io.StringIO()
+    monkeypatch.setattr(watched, "isatty", lambda: True)
+    for width, err in ((30, watched), (200, io.StringIO())):
+        print_error(err, error, plain=True)
+        print_notice(err, error.hint, plain=True)
+        lines = err.getvalue().splitlines()
+        assert " ".join(lines).split() == f"error: {error.message} hint: {error.hint} {error.hint}".split()
+        assert max(map(len, lines)) <= width and len(lines) == (6 if width == 30 else 3)

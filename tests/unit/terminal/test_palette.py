@@ -1,0 +1,52 @@
+"""Every ink of the pages can be read on paper and on cards, and every word of an answer on any terminal."""
+
+import re
+from importlib.resources import files
+
+import pytest
+from rich.style import Style
+
+from specdec_cli.core.fates import Fate
+from specdec_cli.terminal import export
+from specdec_cli.terminal.panel.answer import ANSWER_STYLES
+from specdec_cli.terminal.panel.rounds import STYLES
+
+LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3
+INKS = ("ink", "soft", "green", "red", "grey", "amber", "cyan", "violet")
+LIGHT, DARK = (files("specdec_cli.terminal") / "pages" / "palette.css").read_text().split("@media")
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("css", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_ink_can_be_read_on_paper_and_on_cards(css):
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", css))
+    found = {(ink, on): contrast(colours[ink], colours[on]) for ink in INKS for on in ("paper", "card")}
+    assert {pair: ratio for pair, ratio in found.items() if ratio < LEAST_CONTRAST} == {}
+
+
+def test_black_on_white_has_the_contrast_that_the_standard_says():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES, export.STYLES], ids=["answer", "rounds", "picture"])
+@pytest.mark.parametrize("background", ["#ffffff", "#000000"])
+def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, background):
+    """Amber on white had 2.9. A word that is dim would have less than its colour."""
+    found = {key: Style.parse(style) for key, style in styles.items()}
+    assert all(style.color.number >= 16 and not style.dim for style in found.values())
+    ratios = {key: contrast(style.color.get_truecolor().hex, background) for key, style in found.items()}
+    assert {key: ratio for key, ratio in ratios.items() if ratio < LEAST_CONTRAST} == {}
+
+
+def test_a_picture_is_black_and_every_fate_has_a_style():
+    assert export.THEME.background_color.hex == "#000000" and ANSWER_STYLES.keys() == set(Fate)

@@ -1,0 +1,266 @@
+"""Ctrl-Z and `fg`, and keys typed meanwhile: handlers in this process, and a real shell around the panel."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+from fakes.models import TINY, tiny_folder
+from fakes.ui_script import Terminal
+from specdec_cli.terminal.suspension import Suspension, no_echo
+
+BOTH = (signal.SIGTSTP, signal.SIGCONT)
+
+
+def test_handlers_are_there_while_held_and_those_of_before_afterwards():
+    before = [signal.getsignal(number) for number in BOTH]
+    with Suspension(lambda: None, lambda: None):
+        during = [signal.getsignal(number) for number in BOTH]
+    assert all(map(callable, during)) and [signal.getsignal(number) for number in BOTH] == before
+
+
+def test_going_on_after_any_stop_resumes():
+    """Nothing can be done before SIGSTOP, which no program can catch."""
+    resumed = []
+    with Suspension(lambda: None, lambda: resumed.append(1)):
+        signal.raise_signal(signal.SIGCONT)
+    signal.raise_signal(signal.SIGCONT)
+    assert resumed == [1]
+
+
+def test_who_ignores_ctrl_z_goes_on_ignoring_it():
+    before = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
+    try:
+        with Suspension(lambda: None, lambda: None):
+            assert signal.getsignal(signal.SIGTSTP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTSTP, before)
+
+
+@pytest.mark.slow
+def test_of_two_the_inner_one_leaves_first_and_resumes_last(tmp_path):
+    """In a process of its own, which stops for a moment; its parent lets it go on."""
+    code = f"""
+import os, signal, sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from specdec_cli.terminal.suspension import Suspension
+say = lambda word: (lambda: print(word, flush=True))
+with Suspension(say("outer leaves"), say("outer resumes")), Suspension(say("inner leaves"), say("inner resumes")):
+    for _ in range(2):
+        signal.raise_signal(signal.SIGTSTP)
+print("done")
+"""
+    # In a group of its own below this session: a stop signal of the terminal is ignored in an orphaned group.
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, process_group=0)
+    for _ in range(2):
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status) and os.WSTOPSIG(status) == signal.SIGTSTP
+        os.kill(child.pid, signal.SIGCONT)
+    out, _ = child.communicate(timeout=60)
+    assert out.splitlines() == ["inner leaves", "outer leaves", "outer resumes", "inner resumes"] * 2 + ["done"]
+
+
+@pytest.mark.slow
+def test_where_nobody_could_let_it_go_on_it_does_not_stop_and_resumes():
+    """In a session of its own the stop is ignored. The bug: what had been left was never resumed."""
+    code = f"""
+import signal, sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from specdec_cli.terminal.suspension import Suspension
+with Suspension(lambda: print("leaves"), lambda: print("resumes")):
+    signal.raise_signal(signal.SIGTSTP)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True)
+    assert done.stdout.splitlines() == ["leaves", "resumes"]
+
+
+class Shell:
+    """A shell with job control on a terminal of 80 x 24."""
+
+    def __init__(self) -> None:
+        names = ("NO_COLOR", "COLUMNS", "LINES", "XTERM_VERSION")
+        settings = {key: value for key, value in os.environ.items() if key not in names}
+        self.screen = pyte.HistoryScreen(80, 24, history=2000)
+        self._stream = pyte.ByteStream(self.screen)
+        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
+        self.child = pexpect.spawn("bash", ["--norc", "-i"], env=settings | more, dimensions=(24, 80), timeout=90)
+        self.raw = b""
+
+    def wait_for(self, found, seconds=90):
+        """Reads on until `found(lines)` holds."""
+        end = time.monotonic() + seconds
+        while not found(lines := self.lines()):
+            assert time.monotonic() < end, "\n".join(lines)
+            try:
+                data = self.child.read_nonblocking(65536, timeout=0.2)
+            except pexpect.TIMEOUT:
+                continue
+            self.raw += data
+            self._stream.feed(data)
+        return self.lines()
+
+    def settle(self, seconds=1.0):
+        """Reads on for a while."""
+        end = time.monotonic() + seconds
+        self.wait_for(lambda lines: time.monotonic() > end)
+
+    @property
+    def echoes(self):
+        return bool(termios.tcgetattr(self.child.fileno())[3] & termios.ECHO)
+
+    def lines(self):
+        """All rows, those that scrolled away included."""
+        top = ["".join(row[x].data for x in range(80)).rstrip() for row in self.screen.history.top]
+        return top + [line.rstrip() for line in self.screen.display]
+
+    def end_reply(self):
+        """Ends the reply by Ctrl-C, of which nothing is painted."""
+        self.child.sendintr()
+        ended = self.wait_for(lambda lines: any("interrupted: the" in line for line in lines))
+        assert not any("^C" in line for line in ended)
+
+
+@pytest.fixture
+def shell():
+    """Its programs get SIGHUP when it is closed, however the test ends."""
+    opened = Shell()
+    yield opened
+    opened.child.close(force=True)
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory):
+    """A model that never stops."""
+    config = TINY | {"max_position_embeddings": 100_000}
+    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
+
+
+def replying(shell, command, home):
+    """Starts `command` in the shell and waits until its panel is there."""
+    shell.wait_for(lambda lines: any(line.startswith("$") for line in lines))
+    shell.child.sendline(f"export HOME={home} PS1='$ '; set +o emacs; clear")
+    shell.child.sendline(command)
+    if " chat " in command:
+        shell.wait_for(lambda lines: any(line.startswith("❯") for line in lines))
+        shell.child.send("hello\r")
+    shell.wait_for(lambda lines: any("· round " in line for line in lines))
+    shell.settle(0.3)
+
+
+def going_on(shell):
+    """Waits until the reply's panel is drawn again: the cursor is hidden."""
+    shell.wait_for(lambda lines: shell.screen.cursor.hidden, 30)
+    shell.settle(0.5)
+
+
+@pytest.mark.metal
+@pytest.mark.slow
+@pytest.mark.parametrize(("command", "wrapped"), [("chat", False), ("run", True)])
+def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(
+    shell, tmp_path, endless, command, wrapped
+):
+    """The bugs: under a wrapper (`uv run`), which stops first, the shell had the terminal before the cursor was shown;
+    after `fg` the terminal echoed again, and ^C was painted into the panel."""
+    words = f"{sys.executable} -m specdec_cli {command} --target {endless} -n 90000 {'hello' * (command == 'run')}"
+    replying(shell, f"sh -c '{words} ; true'" if wrapped else f"{words} ", tmp_path)
+    assert shell.screen.cursor.hidden and not shell.echoes
+    shell.child.sendcontrol("z")
+    shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
+    shell.settle()
+    assert not shell.screen.cursor.hidden
+    shell.child.sendline("fg")
+    going_on(shell)
+    assert not shell.echoes
+    shell.end_reply()
+
+
+@pytest.mark.slow
+def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_terminal_back_with_fg(
+    shell, tmp_path, endless
+):
+    """The bugs: after `bg` the panel hid the shell's cursor; `fg`, which sends no signal then, left echo on."""
+    replying(shell, f"{sys.executable} -m specdec_cli chat --target {endless} -n 90000 ", tmp_path)
+    shell.child.sendcontrol("z")
+    shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
+    shell.settle()
+    shell.child.sendline("bg")
+    shell.settle(1.5)
+    assert not shell.screen.cursor.hidden and shell.echoes
+    shell.child.sendline("fg")
+    going_on(shell)
+    assert not shell.echoes
+    shell.end_reply()
+
+
+@pytest.fixture
+def terminal():
+    terminal = Terminal(80, 24)
+    yield terminal
+    terminal.close()
+
+
+def settings(terminal) -> list:
+    return termios.tcgetattr(terminal.out.fileno())
+
+
+@pytest.mark.slow
+def test_nothing_is_echoed_meanwhile_and_the_terminal_comes_back_as_it_was(terminal):
+    before = settings(terminal)
+    with no_echo(terminal.out):
+        assert not settings(terminal)[3] & termios.ECHO and settings(terminal)[3] & termios.ISIG
+        assert settings(terminal)[3] & termios.ICANON
+    assert settings(terminal) == before
+
+
+@pytest.mark.slow
+def test_an_editor_gets_every_key_and_marked_pastes_and_the_shell_bare_ones(terminal):
+    before = settings(terminal)
+    with no_echo(terminal.out, terminal.err.fileno()):
+        assert not settings(terminal)[3] & termios.ICANON and not settings(terminal)[0] & termios.ICRNL
+    terminal.settle()
+    assert settings(terminal) == before
+    assert terminal.written.count(b"\x1b[?2004h") == terminal.written.count(b"\x1b[?2004l") == 1
+
+
+def test_without_a_terminal_nothing_is_done():
+    read, write = os.pipe()
+    with os.fdopen(read) as pipe, no_echo(pipe), no_echo(None), no_echo(io.StringIO()):
+        pass
+    os.close(write)
+
+
+# A pass as Python sees one: a call of minutes in which no handler runs, and other threads do.
+IN_A_PASS = """
+import hashlib, os, signal, sys, threading, time
+from specdec_cli.session.signals import Interrupt
+from specdec_cli.terminal.suspension import Suspension, answer_press
+def press():
+    for _ in range(2):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+given_back = Suspension(lambda: os.write(1, b"given back"), lambda: None)
+with given_back, Interrupt(stuck=lambda presses: answer_press(presses, sys.stderr, True, False)):
+    threading.Thread(target=press, daemon=True).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 2_000_000_000)
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_amid_a_long_pass_is_answered_at_once_and_a_second_one_ends_it_with_the_terminal_given_back():
+    """The bug: the first showed nothing for a minute, and two within one pass were one."""
+    master, slave = os.openpty()
+    done = subprocess.run([sys.executable, "-c", IN_A_PASS], stdout=subprocess.PIPE, stderr=slave, timeout=60)
+    os.close(slave)
+    assert (done.returncode, done.stdout) == (130, b"given back")
+    assert b"stopping after this piece; Ctrl-C again ends now" in os.read(master, 1000)
+    os.close(master)
