@@ -327,7 +327,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--export FILE", "Write it as Markdown to FILE instead", of="show"),
         Row("--svg FILE", "Write the coloured text as a picture instead"),
         Row("--html FILE", "Write the coloured text as a page instead"),
-        Row("--report FILE", "Measure a pair; then, if you agree, write FILE", more="It ends in .json."),
         Row("--log FILE", "Write every prompt and answer to FILE", more="As JSON Lines."),
     ),
     "Network": (
