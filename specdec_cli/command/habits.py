@@ -38,6 +38,7 @@ COMMANDS: Mapping[str, str] = {
 INSTEAD: Mapping[str, str] = {
     "cache_prompt": "specdec chat --save FILE, and --resume FILE another time",
     "config path": PLACES, "pairs path": PLACES,
+    "config edit": "specdec config show names the file",
     "convert": "mlx_lm.convert writes a folder; then specdec check FOLDER",
     "cp": "specdec pairs add NAME --target ID --draft ID",
     "create": "specdec pairs add NAME --target ID --draft ID",

@@ -37,7 +37,7 @@ def write_config(file: Path, path: tuple[str, ...], value: Any) -> None:
         for name in path[:-1]:
             table = table.setdefault(name, tomlkit.table(is_super_table=table is document))
             if not isinstance(table, dict):
-                raise UsageError(f"{name} in {file} is not a table", "specdec config edit")
+                raise UsageError(f"{name} in {file} is not a table", f"begin one in that file: [{'.'.join(path[:-1])}]")
         others = [item for key, item in document.body if key and not isinstance(item, Table | AoT)]
         if value is None and path[-1] not in table:
             raise UsageError(f"{'.'.join(path)} is not set in {file}", "specdec config show lists what is")

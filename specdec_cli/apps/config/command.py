@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -80,26 +78,6 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
     named = {FOLDERS: FOLDERS_VARIABLE} if FOLDERS_VARIABLE in os.environ else {}
     rows += [(key, text, named.get(key) or Path(config.place(key)).name) for key, text in held.items() if text]
     print_columns(sys.stdout, rows)
-
-
-@config_app.command("edit")
-def edit() -> None:
-    """Open it in $VISUAL or $EDITOR; then check it."""
-    from specdec_cli.pairs.catalog import registry
-
-    editor, file = os.environ.get("VISUAL") or os.environ.get("EDITOR"), config_file()
-    if not editor:
-        raise UsageError("neither VISUAL nor EDITOR names an editor", "for example: EDITOR=nano specdec config edit")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        problem: object = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
-    except (OSError, ValueError) as error:
-        problem = error
-    if problem:
-        raise UsageError(f"the editor {editor} failed: {problem}", "name another: EDITOR=nano specdec config edit")
-    read_settings()
-    registry()  # a default pair that is none
-    notify(f"{file} is valid", plain=False)
 
 
 @config_app.command("set", context_settings={"ignore_unknown_options": True})  # `-0.5` is a value

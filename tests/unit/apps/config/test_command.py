@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from itertools import pairwise
 
 import pytest
@@ -332,25 +331,6 @@ def test_a_wrong_default_pair_is_replaced_by_the_next(specdec):
         specdec.config.write_text('pair = "gone"\n')
         assert specdec.refused("pairs")[0] == 2
         assert specdec(*words)[0] == 0 and specdec.config.read_text() == 'pair = "demo"\n'
-
-
-@pytest.mark.slow
-def test_edit_opens_the_editor_and_says_the_error_with_its_line(specdec, monkeypatch, tmp_path):
-    code, message, _ = specdec.refused("config", "edit")
-    assert (code, message) == (2, "neither VISUAL nor EDITOR names an editor")
-    script = tmp_path / "editor.py"
-    script.write_text("import sys; open(sys.argv[2], 'a').write(sys.argv[1].replace('_', ' ') + '\\n')")
-    monkeypatch.setenv("EDITOR", "false")
-    monkeypatch.setenv("VISUAL", f"{sys.executable} {script} k_=_3")
-    assert specdec("config", "edit") == (0, "", f"{specdec.config} is valid\n")
-    monkeypatch.setenv("VISUAL", f"{sys.executable} {script} temp_=_101")
-    assert specdec.refused("config", "edit")[:2] == (2, f"{specdec.config}:2: temp 101 is outside 0 to 100")
-    for editor in ("/nosuch/editor", "unclosed '"):
-        monkeypatch.setenv("VISUAL", editor)
-        code, message, _ = specdec.refused("config", "edit")
-        assert (code, message.startswith(f"the editor {editor} failed: ")) == (2, True)
-    monkeypatch.setenv("VISUAL", "false")
-    assert specdec.refused("config", "edit")[:2] == (2, "the editor false failed: 1")
 
 
 @pytest.mark.parametrize(
