@@ -76,7 +76,7 @@ class Output:
         return Output(self.logits[at : at + 1], None if self.hidden is None else self.hidden[at : at + 1])
 
 
-class Row(Protocol):
+class SharedRow(Protocol):
     """A conversation's row in passes that it shares with others."""
 
     def take(self) -> Output:
@@ -232,7 +232,7 @@ class CachedModel:
         self.origin = 0
         self._marks: tuple[int, ...] = ()
         self._released = False
-        self._row: Row | None = None
+        self._row: SharedRow | None = None
         # Tokens of a prompt that one pass reads at most, where somebody waits for its end; None: as many as are fast.
         self.most_chunk_tokens: int | None = None
         self.vocab_size: int = self._dry_run().shape[-1]
@@ -433,7 +433,7 @@ class CachedModel:
         self._caches.invent(length - self.length)
         self.commit(context, length)
 
-    def join(self, row: Row, context: Sequence[int]) -> None:
+    def join(self, row: SharedRow, context: Sequence[int]) -> None:
         """From now on `context`, of which the last token is fed next, is read in passes of others, until `leave`."""
         row.join(self._caches, min(context[-1], self.vocab_size - 1))
         self._row = row

@@ -17,7 +17,7 @@ from specdec_cli.hub.cache import HUB_ID, cache_folder, require_hub_id, same_mod
 from specdec_cli.hub.cached import PULL, Problem, RemoteFile
 from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
-from specdec_cli.hub.download import Progress, check_space, fetch, fetch_small, free_bytes, silent, verify
+from specdec_cli.hub.download import OnBytes, check_space, fetch, fetch_small, free_bytes, silent, verify
 from specdec_cli.hub.kept_heads import (
     RemoteHeader,
     head_bytes,
@@ -37,8 +37,8 @@ __all__ = [
     "SHIPPED",
     "FoundModel",
     "HubSnapshot",
+    "OnBytes",
     "Problem",
-    "Progress",
     "RemoteFile",
     "RemoteHeader",
     "Removal",

@@ -31,7 +31,7 @@ from specdec_cli.hub.snapshot import HubSnapshot
 ABANDONED_SECONDS = 600.0
 
 
-class Progress(Protocol):
+class OnBytes(Protocol):
     """Called with a file's bytes done, which never decrease, and total bytes. The last call has both equal.
 
     A call with as many bytes as before says that data came which is not in the file yet.
@@ -56,7 +56,7 @@ def fetch_small(snapshot: HubSnapshot) -> Path:
     return snapshot.folder
 
 
-def fetch(snapshot: HubSnapshot, progress: Progress = silent) -> Path:
+def fetch(snapshot: HubSnapshot, progress: OnBytes = silent) -> Path:
     """Fetch the whole model; returns the snapshot's folder. Files that are here and compared cost no call.
 
     Raises: NotAvailable, also for altered bytes; DoesNotFit before the first byte when the disk is too small.
@@ -113,7 +113,7 @@ def verify(snapshot: HubSnapshot, report: OnStep = unseen) -> list[Problem]:
     return found
 
 
-def _fetch_files(snapshot: HubSnapshot, progress: Progress) -> list[RemoteFile]:
+def _fetch_files(snapshot: HubSnapshot, progress: OnBytes) -> list[RemoteFile]:
     """Fetch the files, small ones four at a time and then the weights; returns them with their digests."""
     small = [file for file in snapshot.files if not file.is_weights]
     with ThreadPoolExecutor(max_workers=4) as pool:
@@ -123,7 +123,7 @@ def _fetch_files(snapshot: HubSnapshot, progress: Progress) -> list[RemoteFile]:
     return files + [_fetch_file(snapshot, file, progress) for file in snapshot.files if file.is_weights]
 
 
-def _fetch_file(snapshot: HubSnapshot, file: RemoteFile, progress: Progress) -> RemoteFile:
+def _fetch_file(snapshot: HubSnapshot, file: RemoteFile, progress: OnBytes) -> RemoteFile:
     """Fetch one file unless it is here as listed; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
     name, commit = snapshot.name, snapshot.commit
     with as_user_error(name, snapshot.revision):
@@ -156,7 +156,7 @@ def _remove_altered(snapshot: HubSnapshot, file: RemoteFile) -> Problem | None:
     return last and first
 
 
-def _bar_class(file: RemoteFile, progress: Progress) -> Any:
+def _bar_class(file: RemoteFile, progress: OnBytes) -> Any:
     """A class that huggingface_hub uses like tqdm, over HTTP and Xet; it draws nothing and calls `progress`."""
     farthest = 0
 

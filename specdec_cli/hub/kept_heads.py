@@ -23,7 +23,7 @@ from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
 from specdec_cli.hub.cached import RemoteFile, digest_of
 from specdec_cli.hub.client import as_user_error, library
-from specdec_cli.hub.download import Progress, silent
+from specdec_cli.hub.download import OnBytes, silent
 from specdec_cli.hub.snapshot import HubSnapshot
 
 # What safetensors itself allows for a header (docs of the format, "hard limit").
@@ -109,7 +109,7 @@ def keep_head(
     config: bytes,
     chosen: Mapping[RemoteHeader, Collection[str]],
     layout: str,
-    progress: Progress = silent,
+    progress: OnBytes = silent,
 ) -> Path:
     """Fetch the tensors `chosen` of each file, and keep them in place of what was kept of that repository.
 
@@ -134,7 +134,7 @@ def keep_head(
 
 
 def _fetch_tensors(
-    snapshot: HubSnapshot, chosen: Mapping[RemoteHeader, Collection[str]], place: Path, layout: str, progress: Progress
+    snapshot: HubSnapshot, chosen: Mapping[RemoteHeader, Collection[str]], place: Path, layout: str, progress: OnBytes
 ) -> None:
     """Write the tensors as one safetensors file, whose metadata names repository, commit and `layout`."""
     parts = [(header.file, *part) for header, names in chosen.items() for part in header.entries(names)]

@@ -19,7 +19,7 @@ from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, row_leads
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
-from specdec_cli.measure.rounding import Group, LeadChange, Rounding, SeveralRows, difference
+from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows, difference
 from specdec_cli.session.session import Session
 
 OnProgress = Callable[[int, int, str], None]
@@ -176,5 +176,7 @@ def measure(
             for read in row_leads(target, text, n):
                 change = difference(read.leads, theirs[read.position, read.row])
                 ours[n].append(LeadChange(name, read.reading, read.position, read.row, change))
-    passes = [SeveralRows(n, Group("mlx-lm", machine[n]), Group("specdec", ours[n]), precision, largest) for n in rows]
+    passes = [
+        SeveralRows(n, Changes("mlx-lm", machine[n]), Changes("specdec", ours[n]), precision, largest) for n in rows
+    ]
     return Rounding(precision, sum(len(text.positions) for _, text in texts), passes, given)

@@ -63,7 +63,7 @@ class LeadChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class Changes:
     """Changes, at least one, with something in common."""
 
     name: str
@@ -98,8 +98,8 @@ class SeveralRows:
     """Passes of `rows` rows in a network of `precision`: the `machine`'s changes and `ours`."""
 
     rows: int
-    machine: Group
-    ours: Group
+    machine: Changes
+    ours: Changes
     precision: str
     largest_logit: float
 
@@ -116,13 +116,13 @@ class SeveralRows:
         readings: dict[str, list[LeadChange]] = {}
         for change in self.ours.changes:
             readings.setdefault(change.reading, []).append(change)
-        groups = [Group(READINGS[reading], changes) for reading, changes in readings.items()]
+        groups = [Changes(READINGS[reading], changes) for reading, changes in readings.items()]
         # So few changes that their root mean square is no evidence are judged by the largest alone.
         wrong = [g for g in groups if not g.size <= peak < math.inf or (len(g.changes) >= ENOUGH and g.rms > rms)]
         if not wrong:
             return None
         joined = [change for group in wrong for change in group.changes]
-        return Fault(self, Group(", ".join(group.name for group in wrong), joined))
+        return Fault(self, Changes(", ".join(group.name for group in wrong), joined))
 
     def to_dict(self) -> dict[str, Any]:
         rms, peak = self.bounds
@@ -135,7 +135,7 @@ class Fault:
     """Changes of ours in `passes` that rounding does not explain."""
 
     passes: SeveralRows
-    group: Group
+    group: Changes
 
     def __str__(self) -> str:
         rms, peak = self.passes.bounds

@@ -341,7 +341,7 @@ class HeadSource:
         """Whether this very commit's head is here."""
         return hub.kept_commit(self.snapshot.name) == self.snapshot.commit
 
-    def keep(self, progress: hub.Progress) -> None:
+    def keep(self, progress: hub.OnBytes) -> None:
         """Fetch the tensors and keep them. Raises: NotAvailable, DoesNotFit."""
         layout = "pt" if self.head.zero_centred else "mlx"
         hub.keep_head(self.snapshot, self.config, self.chosen, layout, progress)

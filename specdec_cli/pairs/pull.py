@@ -38,7 +38,7 @@ class PullDisplay(Protocol):
     def verdict(self, found: PairVerdict) -> None:
         """The verdict on the pair, before any weight."""
 
-    def progress(self, total_bytes: int) -> AbstractContextManager[hub.Progress]:
+    def progress(self, total_bytes: int) -> AbstractContextManager[hub.OnBytes]:
         """A report of bytes done, shown for as long as the context lasts."""
 
     def checking(self, name: str) -> AbstractContextManager[OnStep]:
@@ -111,7 +111,7 @@ def _keep_head(source: HeadSource, screen: PullDisplay, agree: Agree) -> None:
         source.keep(report)
 
 
-def _name_files(report: hub.Progress, snapshot: HubSnapshot) -> hub.Progress:
+def _name_files(report: hub.OnBytes, snapshot: HubSnapshot) -> hub.OnBytes:
     """Files of both models under different names; cached ones are not reported."""
     cached = {file.path for file in snapshot.files if file.cached}
 

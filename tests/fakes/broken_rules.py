@@ -7,7 +7,7 @@ import numpy as np
 
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.sampling.acceptance import Coupled, DraftToken, Rejection, Verdict
-from specdec_cli.engine.sampling.rejection import Plan, draw_coupled, plan_block, plan_token
+from specdec_cli.engine.sampling.rejection import RejectionOdds, draw_coupled, plan_block, plan_token
 from specdec_cli.engine.sampling.warps import draw, log_probs
 
 
@@ -16,7 +16,7 @@ def log(rows):
         return mx.array(np.log(np.asarray(rows)).astype(np.float32))
 
 
-class RawResidual(Plan):
+class RawResidual(RejectionOdds):
     """What a rule does that forgets the residual: the next token always comes from p."""
 
     def residual_log(self, accepted):

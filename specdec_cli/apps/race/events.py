@@ -60,7 +60,7 @@ class LaneStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class LaneSeconds:
     """Seconds of both lanes for the same `tokens` tokens; `speedup` is plain ÷ drafted, with its 95 % interval.
 
     The interval is what another race of the same text here may give; None where this one is too short to say.
@@ -86,7 +86,7 @@ class RaceFinish:
     reason: Literal["done", "interrupted"]
     tokens: tuple[int, int]
     passes: tuple[int, int]
-    measured: Measured | None
+    measured: LaneSeconds | None
     divergence: Divergence | None = None
 
     @property
@@ -125,7 +125,7 @@ Marks = Sequence[tuple[float, int]]
 
 def measure_ratio(
     plain: Marks, drafted: Marks, tokens: int, ks: Sequence[int] = (), once: Sequence[float] = ()
-) -> Measured | None:
+) -> LaneSeconds | None:
     """The ratio over the first `tokens` tokens of both lanes; None without any.
 
     `ks` are the tokens that each round of the drafted lane drafted, `once` those of its seconds that are paid once a
@@ -140,7 +140,7 @@ def measure_ratio(
         parts = zip(cut_lane(plain, [0] * len(plain)), cut_lane(drafted, ks or [0] * len(drafted), once), strict=True)
         _, half = t_interval([[Block(*one, *other).log_ratio for one, other in parts]])
         low, high = exp(log(slow / fast) - half), exp(log(slow / fast) + half)
-    return Measured(tokens, slow, fast, slow / fast, low, high)
+    return LaneSeconds(tokens, slow, fast, slow / fast, low, high)
 
 
 def seconds_at(marks: Marks, tokens: float) -> float:

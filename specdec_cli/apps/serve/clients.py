@@ -22,7 +22,7 @@ AGENT_TOKENS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class Address:
     """A server's address, the model's name and context (tokens); whether it wants a key, and functions can be called.
 
     `tokens` is the context or a usual one, `answer_tokens` the longest answer to ask for: a quarter of that.
@@ -54,7 +54,7 @@ class Client:
     An `agent` sends much. `warning` is what the program says that means nothing here.
     """
 
-    write: Callable[[Connection], str]
+    write: Callable[[Address], str]
     place: str
     first: str = f"start it with {KEY} in the environment"
     agent: bool = True
@@ -62,7 +62,7 @@ class Client:
 
 
 # A string of JSON is one of TOML and of YAML, too.
-def codex(to: Connection) -> str:
+def codex(to: Address) -> str:
     """TOML. Codex speaks /v1/responses alone, and offers a search that only OpenAI's servers can do."""
     lines = [f"model = {json.dumps(to.model)}", 'model_provider = "specdec"', f"model_context_window = {to.tokens}"]
     lines += ['web_search = "disabled"']
@@ -71,7 +71,7 @@ def codex(to: Connection) -> str:
     return "\n".join(lines)
 
 
-def claude(to: Connection) -> str:
+def claude(to: Address) -> str:
     """Shell. Every tier of models is this one."""
     tiers = ("OPUS", "SONNET", "HAIKU", "FABLE")
     models = ["ANTHROPIC_MODEL", *(f"ANTHROPIC_DEFAULT_{tier}_MODEL" for tier in tiers), "CLAUDE_CODE_SUBAGENT_MODEL"]
@@ -83,7 +83,7 @@ def claude(to: Connection) -> str:
     return _exports(values, "ANTHROPIC_AUTH_TOKEN", to)
 
 
-def opencode(to: Connection) -> str:
+def opencode(to: Address) -> str:
     """JSON."""
     limit = {"context": to.tokens, "output": to.answer_tokens}
     provider = {
@@ -97,7 +97,7 @@ def opencode(to: Connection) -> str:
     return json.dumps({"$schema": "https://opencode.ai/config.json", **found}, indent=2)
 
 
-def qwen_code(to: Connection) -> str:
+def qwen_code(to: Address) -> str:
     """JSON. The key is in a variable in any case; one of the settings' own stands for none."""
     holder = KEY if to.wants_key else "QWEN_LOCAL_KEY"
     sizes = {"contextWindowSize": to.tokens, "samplingParams": {"max_tokens": to.answer_tokens}}
@@ -107,7 +107,7 @@ def qwen_code(to: Connection) -> str:
     return json.dumps({"modelProviders": {"openai": [model]}, **env, **chosen}, indent=2)
 
 
-def continue_(to: Connection) -> str:
+def continue_(to: Address) -> str:
     """YAML."""
     lines = ["name: specdec", "version: 1.0.0", "schema: v1", "models:", f"  - name: {json.dumps(to.model)}"]
     lines += [
@@ -122,7 +122,7 @@ def continue_(to: Connection) -> str:
     return "\n".join(lines)
 
 
-def zed(to: Connection) -> str:
+def zed(to: Address) -> str:
     """JSON. The key is never in it: Zed reads the variable that the provider's name gives."""
     able = {"tools": to.tools, "images": False, "parallel_tool_calls": to.tools, "prompt_cache_key": True}
     model = {"name": to.model, "display_name": to.model, "max_tokens": to.tokens}
@@ -133,14 +133,14 @@ def zed(to: Connection) -> str:
     return json.dumps({"language_models": models, "agent": {"default_model": default}}, indent=2)
 
 
-def aider(to: Connection) -> str:
+def aider(to: Address) -> str:
     """Shell."""
     values = {"OPENAI_API_BASE": f"{to.url}/v1", "AIDER_MODEL": f"openai/{to.model}"}
     values |= {"AIDER_MAX_CHAT_HISTORY_TOKENS": str(to.tokens // 4), "AIDER_SHOW_MODEL_WARNINGS": "false"}
     return _exports(values, "OPENAI_API_KEY", to)
 
 
-def llm(to: Connection) -> str:
+def llm(to: Address) -> str:
     """YAML: an entry of a list. A key is one that llm itself keeps."""
     lines = [f"- model_id: {json.dumps(to.model)}", f"  model_name: {json.dumps(to.model)}"]
     lines += [f"  api_base: {json.dumps(to.url + '/v1')}", *(["  api_key_name: specdec"] if to.wants_key else [])]
@@ -169,7 +169,7 @@ CLIENTS: Mapping[str, Client] = {
 }
 
 
-def notes(name: str, to: Connection) -> list[str]:
+def notes(name: str, to: Address) -> list[str]:
     """What a person has to know beside the settings, the place first."""
     client = CLIENTS[name]
     found = [f"this goes into {client.place.format(model=to.model)}"]
@@ -186,7 +186,7 @@ def notes(name: str, to: Connection) -> list[str]:
     return found
 
 
-def _exports(values: Mapping[str, str], key_name: str, to: Connection) -> str:
+def _exports(values: Mapping[str, str], key_name: str, to: Address) -> str:
     lines = [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
     key = '"$' + KEY + '"'
     return "\n".join([lines[0], f"export {key_name}={to.key(key)}", *lines[1:]])

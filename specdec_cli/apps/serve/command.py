@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.apps.serve.clients import CLIENTS, KEY, Connection, notes
+from specdec_cli.apps.serve.clients import CLIENTS, KEY, Address, notes
 from specdec_cli.apps.serve.servers import start_in_background
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.load import introduce_demo, load_session, specify, without_reason
@@ -255,7 +255,7 @@ def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int,
         raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
     files = resolve(spec)
     tools = bool(files.tokenizer.call_format)
-    to = Connection(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
+    to = Address(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
     for note in notes(name, to):
         notify(note, plain)
     typer.echo(CLIENTS[name].write(to))

@@ -23,7 +23,7 @@ SHORTEST_COPY = 16
 
 
 @dataclass(slots=True, eq=False)
-class Conversation:
+class CachedConversation:
     """One slot of caches, its session and that one's clock.
 
     `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it.
@@ -55,7 +55,7 @@ class Conversations:
 
     def __init__(
         self,
-        begin: Callable[[Slot | None], Conversation],
+        begin: Callable[[Slot | None], CachedConversation],
         budget_bytes: int,
         most: int,
         snapshots: int,
@@ -63,9 +63,9 @@ class Conversations:
     ) -> None:
         self._begin, self._budget_bytes, self._most = begin, budget_bytes, most
         self._snapshots, self._clock = snapshots, clock
-        self._kept: list[Conversation] = []
+        self._kept: list[CachedConversation] = []
 
-    def __iter__(self) -> Iterator[Conversation]:
+    def __iter__(self) -> Iterator[CachedConversation]:
         return iter(tuple(self._kept))
 
     @property
@@ -73,7 +73,7 @@ class Conversations:
         """Bytes of all of them, as they were when last used."""
         return sum(kept.nbytes for kept in self._kept)
 
-    def take(self, job: Job) -> Conversation:
+    def take(self, job: Job) -> CachedConversation:
         """The one in which `job` has the least to read, in use from now on."""
         prompt, identity, ends = list(job.prompt), job.conversation_id, job.reusable_prefixes
         near, reach = self._nearest(prompt, identity)
@@ -88,12 +88,12 @@ class Conversations:
         self.fit(self._budget_bytes)
         return found
 
-    def give_back(self, kept: Conversation) -> None:
+    def give_back(self, kept: CachedConversation) -> None:
         """It is no longer in use."""
         kept.busy, kept.nbytes, kept.used_at = False, kept.slot.nbytes, self._clock()
         self.fit(self._budget_bytes)
 
-    def discard(self, kept: Conversation) -> None:
+    def discard(self, kept: CachedConversation) -> None:
         """It cannot be used again."""
         self._kept.remove(kept)
 
@@ -103,10 +103,10 @@ class Conversations:
         while idle and (self.nbytes > budget_bytes or len(self._kept) > self._most):
             self._kept.remove(idle.pop(0))
 
-    def _nearest(self, prompt: Sequence[int], identity: str | None) -> tuple[Conversation | None, int]:
+    def _nearest(self, prompt: Sequence[int], identity: str | None) -> tuple[CachedConversation | None, int]:
         """Who has read the most of `prompt` that can be returned to; between equals the one of that id, idle, new."""
 
-        def rank(kept: Conversation) -> tuple[int, bool, bool, float]:
+        def rank(kept: CachedConversation) -> tuple[int, bool, bool, float]:
             same = identity is not None and kept.conversation_id == identity
             return kept.slot.reach(prompt), same, not kept.busy, kept.used_at
 
@@ -114,12 +114,12 @@ class Conversations:
         reach = best.slot.reach(prompt) if best else 0
         return (best, reach) if reach else (None, 0)
 
-    def _continues(self, kept: Conversation, prompt: Sequence[int], identity: str | None) -> bool:
+    def _continues(self, kept: CachedConversation, prompt: Sequence[int], identity: str | None) -> bool:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""
         same = identity is not None and kept.conversation_id == identity
         return same or kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
 
-    def _keep(self, kept: Conversation) -> Conversation:
+    def _keep(self, kept: CachedConversation) -> CachedConversation:
         kept.nbytes, kept.used_at = kept.slot.nbytes, self._clock()
         self._kept.append(kept)
         return kept

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from statistics import fmean, median
 
-from specdec_cli.apps.serve.conversations import Conversation
+from specdec_cli.apps.serve.conversations import CachedConversation
 from specdec_cli.apps.serve.job import Job, JobHandle, TooLarge, TooLong, unforeseen
 from specdec_cli.core.errors import Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
@@ -37,7 +37,7 @@ class RunningJob:
     It `began` with its first turn, and `joins` once its prompt was read beside others.
     """
 
-    def __init__(self, handle: JobHandle, kept: Conversation, seat: Seat, had_seconds: float = 0.0) -> None:
+    def __init__(self, handle: JobHandle, kept: CachedConversation, seat: Seat, had_seconds: float = 0.0) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
         self.seat, self.waits, self.began, self.joins = seat, False, False, False
         self.error: Exception | None = None

@@ -16,7 +16,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 
-from specdec_cli.apps.serve.conversations import Conversation, Conversations
+from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
 from specdec_cli.apps.serve.running import RunningJob, Sharing, job_bytes, require_room, room_beside
 from specdec_cli.apps.serve.shares import FairClock
@@ -228,9 +228,9 @@ class Scheduler:
                 self._holds(capacity.weight_bytes, self._budget_bytes)
         return self._pair
 
-    def _conversation(self, slot: Slot | None) -> Conversation:
+    def _conversation(self, slot: Slot | None) -> CachedConversation:
         watch = Stopwatch(self._clock)
-        return Conversation(self._use(self._pair_name).session(slot, watch), watch)
+        return CachedConversation(self._use(self._pair_name).session(slot, watch), watch)
 
     def _begin(self) -> None:
         """Jobs that wait begin, while there is room for them; those for another pair once none runs."""
@@ -367,7 +367,7 @@ class Scheduler:
             else:
                 self._notify(job.handle, event)
 
-    def _give_back(self, kept: Conversation, broken: bool) -> None:
+    def _give_back(self, kept: CachedConversation, broken: bool) -> None:
         """The conversation of a job that is done; what a failure may have left in it is forgotten."""
         assert self._conversations is not None
         try:

@@ -38,7 +38,7 @@ TWICE_SECONDS, LEAVING_SECONDS = 1.0, 4.0
 PASS_SECONDS = 300.0
 
 
-class Machine:
+class RemoteRank:
     """A further rank on `host`: a process, or the ssh to one. `facts` are what it said of itself."""
 
     def __init__(self, rank: int, hosts: Hosts, header: Mapping[str, Any]) -> None:
@@ -103,23 +103,23 @@ def _end(process: Popen[bytes], patience_seconds: float = ENDING_SECONDS) -> Non
         process.wait()
 
 
-def _close(machines: Sequence[Machine]) -> None:
+def _close(machines: Sequence[RemoteRank]) -> None:
     for machine in machines:
         machine.close()
 
 
 @contextmanager
-def started(hosts: Hosts) -> Iterator[tuple[list[Machine], dict[str, str]]]:
+def started(hosts: Hosts) -> Iterator[tuple[list[RemoteRank], dict[str, str]]]:
     """All further ranks, ready to meet, and rank 0's variables. At the end of the context all have ended.
 
     Raises: SpecdecError for one that does not start.
     """
     files = hosts.files()
     with ExitStack() as ending:
-        machines: list[Machine] = []
+        machines: list[RemoteRank] = []
         for rank in range(1, len(hosts.names)):
             header = {"files": files, "folder": str(Path.cwd())}
-            machines.append(Machine(rank, hosts, header))
+            machines.append(RemoteRank(rank, hosts, header))
             ending.callback(machines[-1].end)
         ending.callback(_close, machines)
         deadline = time.monotonic() + START_SECONDS
@@ -170,7 +170,7 @@ def launch(hosts: Hosts, command: Sequence[str]) -> int:
             signal.signal(signal.SIGINT, interrupted)
 
 
-def _watch(first: Popen[bytes], line: socket.socket, machines: Sequence[Machine], presses: Sequence[float]) -> int:
+def _watch(first: Popen[bytes], line: socket.socket, machines: Sequence[RemoteRank], presses: Sequence[float]) -> int:
     """Until rank 0 ends. Raises: SpecdecError where another one does, or where they no longer meet.
 
     KeyboardInterrupt where two `presses` should have ended rank 0, and it hears nothing.
@@ -201,7 +201,7 @@ def _watch(first: Popen[bytes], line: socket.socket, machines: Sequence[Machine]
     raise SpecdecError(f"this machine and {names} did not meet within {patience:.0f} s", HELP)
 
 
-def _lost(first: Popen[bytes], machine: Machine) -> int:
+def _lost(first: Popen[bytes], machine: RemoteRank) -> int:
     """Rank 0 may end for a reason of its own, which it says. Raises: SpecdecError where it does not."""
     try:
         return first.wait(OWN_WORDS_SECONDS)

@@ -42,7 +42,7 @@ class DocumentRounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TimePlan:
     """What there is time for: `words` after each of so many `pieces` of so many `documents`, and `prompts` of bench's.
 
     All `drafters` say them, and `piece` are the seconds of one piece's words.
@@ -56,7 +56,7 @@ class Plan:
     drafters: int
 
     @classmethod
-    def within(cls, seconds: float, word: float, drafters: int, documents: int, prompts: int) -> Plan:
+    def within(cls, seconds: float, word: float, drafters: int, documents: int, prompts: int) -> TimePlan:
         """The most in a share of `seconds`, where a word takes so many: fewer pieces first, words, then documents."""
         time, whole = MEASURING * seconds, max(PIECES // documents, 1)
         for pieces, words in ((whole, SAID), (1, SAID), (1, SAID // 2), (1, SAID // 4)):
@@ -198,7 +198,7 @@ def passes(before: Measured, after: Measured) -> Interval:
     return interval_over({at: second[at] - value for at, value in first.items() if at in second}).exp()
 
 
-class Look(NamedTuple):
+class Evaluation(NamedTuple):
     """After `step` steps the agreement on `watched` documents, and the mean `loss` since the look before."""
 
     step: int
@@ -207,7 +207,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class TuningProgress:
     """What is going on, `number` of `of`, with the `looks` so far; `seconds` are left until the verdict."""
 
     doing: str
@@ -215,14 +215,14 @@ class Progress:
     number: int
     of: int
     loss: float | None = None
-    looks: tuple[Look, ...] = ()
+    looks: tuple[Evaluation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
     """All `looks`; the best weights are of step `best`, 0: none were better than those it began with."""
 
-    looks: tuple[Look, ...]
+    looks: tuple[Evaluation, ...]
     best: int
     words: int
     ended: str

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.apps.tune.documents import Split
-from specdec_cli.apps.tune.figures import Judgement, Look, Measured, Progress, Trained, passes
+from specdec_cli.apps.tune.figures import Evaluation, Judgement, Measured, Trained, TuningProgress, passes
 from specdec_cli.core.format import clock, count, elapsed, percent
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.intervals import Interval
@@ -53,7 +53,7 @@ def curve(values: Sequence[float], bars: int) -> str:
     return "".join(BARS[round((value - low) / (high - low or 1) * (len(BARS) - 1))] for value in shown)
 
 
-def curves(looks: Sequence[Look], bars: int) -> tuple[str, str]:
+def curves(looks: Sequence[Evaluation], bars: int) -> tuple[str, str]:
     """Of the loss, and of the agreement on watched documents."""
     losses = [look.loss for look in looks if look.loss is not None]
     return curve(losses, bars), curve([look.watched for look in looks], bars)
@@ -114,10 +114,10 @@ def _change(found: Interval, unit: str = " %", none: float = 1.0) -> str:
 
 
 @contextmanager
-def tune_progress(err: TextIO, title: str) -> Iterator[Callable[[Progress], None]]:
+def tune_progress(err: TextIO, title: str) -> Iterator[Callable[[TuningProgress], None]]:
     """How far a tuning is, with curves where the row has room."""
 
-    def on_progress(now: Progress) -> None:
+    def on_progress(now: TuningProgress) -> None:
         step, left = Step("step", now.number, now.of), f"{clock(now.seconds)} left"
         if now.loss is None:
             line.say(replace(step, part=now.doing, note=left))

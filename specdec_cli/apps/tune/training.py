@@ -15,7 +15,7 @@ from pathlib import Path
 from random import Random
 
 from specdec_cli.apps.tune.documents import SAID, Split, in_turns
-from specdec_cli.apps.tune.figures import Look, Progress, Trained
+from specdec_cli.apps.tune.figures import Evaluation, Trained, TuningProgress
 from specdec_cli.apps.tune.kept import STATE, Kept
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
@@ -58,7 +58,7 @@ class Training:
         kept: Kept,
         seconds: float,
         seed: int,
-        report: Callable[[Progress], None] = lambda _: None,
+        report: Callable[[TuningProgress], None] = lambda _: None,
         stop: Callable[[], str] = lambda: "",
         pieces: int = PIECES,
         piece_bytes: int = 0,
@@ -90,7 +90,7 @@ class Training:
                 all = all[:at]
                 break
             left = self._seconds * (1 - SHARE_OF_WORDS) + (len(all) - at) * took
-            self._report(Progress("listening", left, at + 1, len(all)))
+            self._report(TuningProgress("listening", left, at + 1, len(all)))
             self._hear(path, number, pieces)
         paths = [path for path, *_ in all]
         return paths[: len(watched)], paths[len(watched) :]
@@ -120,7 +120,7 @@ class Training:
 
     def _learn(self, lessons: list[Path], watched: list[Lesson]) -> Trained:
         student, began = self._student, self._clock()
-        looks = self._resume() or [Look(0, student.agreement(watched))]
+        looks = self._resume() or [Evaluation(0, student.agreement(watched))]
         took = self._clock() - began
         steps = int(self._kept.decided("steps", lambda: self._steps(Lesson.read(lessons[0]), took)))
         step = looks[-1].step
@@ -134,7 +134,9 @@ class Training:
             ended = self._stop() if isfinite(loss) else f"its loss was {loss} at step {step + 1}"
             if step > looks[-1].step and (step % LOOK_STEPS == 0 or step >= steps or ended):
                 finite = [one for one in losses if isfinite(one)]
-                looks.append(Look(step, student.agreement(watched), sum(finite) / len(finite) if finite else None))
+                looks.append(
+                    Evaluation(step, student.agreement(watched), sum(finite) / len(finite) if finite else None)
+                )
                 losses.clear()
                 if looks[-1].watched > best.watched:
                     best = looks[-1]
@@ -145,7 +147,7 @@ class Training:
                 save_arrays(self._kept.folder / STATE, student.state(), seen)
                 self._kept.mark()
             left = (steps - step) * (self._clock() - began) / max(step - first, 1)
-            self._report(Progress("learning", left, step, steps, loss, tuple(looks)))
+            self._report(TuningProgress("learning", left, step, steps, loss, tuple(looks)))
         return Trained(tuple(looks), best.step, len(lessons) * self._pieces * SAID, ended)
 
     def _lesson(self, lessons: list[Path], step: int) -> Path:
@@ -153,25 +155,25 @@ class Training:
         turn, at = divmod(step, len(lessons))
         return Random(f"{self._seed} {turn}").sample(lessons, len(lessons))[at]
 
-    def _resume(self) -> list[Look]:
+    def _resume(self) -> list[Evaluation]:
         """What was seen up to the state that a killed process left, from which the student goes on; else nothing."""
         path = self._kept.folder / STATE
         if not path.is_file():
             return []
         state, metadata = read_arrays(path)
-        looks = [Look(*values) for values in json.loads(metadata["looks"])]
+        looks = [Evaluation(*values) for values in json.loads(metadata["looks"])]
         if _best(looks).step and not (self._kept.folder / BEST).is_dir():  # it was killed after that had been kept
             return []
         self._student.restore(state, looks[-1].step)
         return looks
 
 
-def _best(looks: list[Look]) -> Look:
+def _best(looks: list[Evaluation]) -> Evaluation:
     """The first of those that agreed best."""
     return max(looks, key=lambda look: look.watched)
 
 
-def _end(looks: list[Look], steps: int) -> str:
+def _end(looks: list[Evaluation], steps: int) -> str:
     """Why a training of so many `steps` is over after `looks`, empty while it is not."""
     if looks[-1].step >= steps:
         return TIME_OVER

@@ -16,7 +16,16 @@ from typing import Any
 
 from specdec_cli.apps.tune import figures
 from specdec_cli.apps.tune.documents import SAID, Split
-from specdec_cli.apps.tune.figures import DocumentRounds, Judgement, Look, Measured, Plan, Progress, Trained, judge
+from specdec_cli.apps.tune.figures import (
+    DocumentRounds,
+    Evaluation,
+    Judgement,
+    Measured,
+    TimePlan,
+    Trained,
+    TuningProgress,
+    judge,
+)
 from specdec_cli.apps.tune.kept import TRAINED, Kept, keep
 from specdec_cli.apps.tune.predict import general_prompts, measure, measured, pieces_of
 from specdec_cli.apps.tune.trainee import Trainee
@@ -29,13 +38,13 @@ from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.version import __version__
 
-Report = Callable[[Progress], None]
+Report = Callable[[TuningProgress], None]
 Pieces = dict[str, list[list[int]]]
 Found = dict[str, DocumentRounds]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TuningVerdict:
     """Both measurements of the same documents, and what they say; `general` of bench's prompts, before and after.
 
     `beside` are others, who draft without any training, by their names.
@@ -70,7 +79,7 @@ class Tuning:
         self._general = general_prompts(self._first)
         drafters = 2 + len(learner.others)
         word, self._ready = kept.decided("word", self._word_seconds), kept.decided("ready", lambda: kept.spent)
-        self.plan = Plan.within(seconds, word, drafters, len(parts.judged), len(self._general))
+        self.plan = TimePlan.within(seconds, word, drafters, len(parts.judged), len(self._general))
         self._piece = self.plan.piece  # the most that one took
         # Half of the time for the target's own words: there may be few to say.
         self._later = 0.0 if predict_only else seconds * (1 - SHARE_OF_WORDS / 2) + self.plan.after
@@ -117,9 +126,9 @@ class Tuning:
                 return training.run(self.parts)
 
         done = self._kept.made(TRAINED, trained)
-        return Trained(**{**done, "looks": tuple(Look(*look) for look in done["looks"])})
+        return Trained(**{**done, "looks": tuple(Evaluation(*look) for look in done["looks"])})
 
-    def judge(self, best: int, report: Report) -> Verdict:
+    def judge(self, best: int, report: Report) -> TuningVerdict:
         """By the weights of step `best`. Raises: OSError, UsageError; Refused for a head like luck."""
         learner, plan, k = self.learner, self.plan, self.learner.k
         after, beside, both = learner.after(self._kept.folder / BEST), dict[str, Measured](), list[Measured]()
@@ -136,9 +145,9 @@ class Tuning:
             general = [self._rounds(name, pair, prompts, "judging on bench's prompts", report) for name, pair in parts]
             both = [measured(one, k) for one in general]
         before, tuned = measured({name: self._before[name] for name in found}, k), measured(found, k)
-        return Verdict(before, tuned, judge(before, tuned, learner.same_cost, learner.new), both, beside)
+        return TuningVerdict(before, tuned, judge(before, tuned, learner.same_cost, learner.new), both, beside)
 
-    def keep(self, name: str, verdict: Verdict) -> Path:
+    def keep(self, name: str, verdict: TuningVerdict) -> Path:
         """Gives what was trained its place by `name`. Raises: OSError."""
         learner, spec = self.learner, self.learner.spec
         target, *drafts = resolve(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
@@ -165,7 +174,7 @@ class Tuning:
             if not self._kept.get(f"{kept_as}-{at}"):
                 if at >= fewest and self._late(self._piece * len(some) + reserved):
                     break
-                report(Progress(doing, (many - at) * self._piece * len(some) + later, at + 1, many))
+                report(TuningProgress(doing, (many - at) * self._piece * len(some) + later, at + 1, many))
             timed = at % figures.EVERY == 0 and at < figures.EVERY * figures.TIMED
             timed |= not any(one.drafted for one in found.values())  # where it ended at once
             make = partial(measure, session, some, self.plan.words, self.learner.k, drafter, timed)

@@ -19,7 +19,7 @@ from specdec_cli.engine.planning.rates import MAX_LOOKUP, SHORTEST_MATCH, Lookup
 from specdec_cli.engine.sampling.sampler import TokenMask
 
 
-class Offer(NamedTuple):
+class Continuation(NamedTuple):
     """What a lookup would draft: the name of its `source`, and P(its token i + 1 is accepted | those before were)."""
 
     source: str
@@ -40,12 +40,12 @@ class LookupDrafter(Drafter):
         self._text = SuffixAutomaton() if text is None else text
         self._rates = LookupAcceptance() if rates is None else rates
 
-    def offer(self, in_flight: int = 0) -> Offer:
+    def offer(self, in_flight: int = 0) -> Continuation:
         """What it would draft now; with a token in flight, at most: that may make the match longer."""
         self._text.open()
         match = self._text.match.length + in_flight
         source = PREDICTED if self._text.predicts else LOOKUP
-        return Offer(source.name, match, tuple(self._rates.rates(match, MAX_LOOKUP)))
+        return Continuation(source.name, match, tuple(self._rates.rates(match, MAX_LOOKUP)))
 
     def propose(self, context: Sequence[int], k: int) -> Proposal:
         yield from ()

@@ -16,7 +16,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.drafters.base import Drafter, Parts, Proposal, read_together
 from specdec_cli.engine.heads.cached_head import CachedHead
-from specdec_cli.engine.heads.mtp import Step
+from specdec_cli.engine.heads.mtp import HeadPass
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, DraftToken
 
@@ -122,7 +122,7 @@ class HeadDrafter(StepwiseDrafter):
     def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
         super().__init__(rule)
         self._head, self._target, self.name = head, target, head.kind
-        self._step: Step | None = None
+        self._step: HeadPass | None = None
         self._k, self._known = 0, NO_TOKENS
 
     def propose(self, context: Sequence[int], k: int) -> Proposal:

@@ -21,7 +21,7 @@ from specdec_cli.engine.cache.cache_kinds import detached
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.heads.load_head import HeadAgreement, HeadNetwork
-from specdec_cli.engine.heads.mtp import Step
+from specdec_cli.engine.heads.mtp import HeadPass
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.model import Network
 
@@ -60,9 +60,9 @@ class Head:
         """The kind of drafter that it is."""
         return self.module.kind
 
-    def read(self, tokens: mx.array, hidden: mx.array, cache: Any, drafted: int = 0) -> Step:
+    def read(self, tokens: mx.array, hidden: mx.array, cache: Any, drafted: int = 0) -> HeadPass:
         """Pairs of tokens [T] and states [1, T, D], after those in `cache`; so many were `drafted` before them."""
-        step: Step = self.module(self.output_head.embed(tokens)[None], hidden, cache, drafted)
+        step: HeadPass = self.module(self.output_head.embed(tokens)[None], hidden, cache, drafted)
         return step
 
 
@@ -131,7 +131,7 @@ class CachedHead:
         self._origin = self._wanted = 0
         self._context: list[int] = []
         self._waiting: list[mx.array] = []
-        self._last: Step | None = None
+        self._last: HeadPass | None = None
         self._drafted = 0
 
     @property
@@ -192,7 +192,7 @@ class CachedHead:
             self._waiting = [states[-1:]]
             mx.async_eval([] if self._cache is None else self._cache.state)
 
-    def first(self) -> Step:
+    def first(self) -> HeadPass:
         """The output [1, 1, D] after all that was handed over; lazy. Only where `follows` says so."""
         self._take_back()
         if self._waiting:
@@ -201,13 +201,13 @@ class CachedHead:
         assert self._last is not None
         return self._last
 
-    def next(self, token: mx.array, carried: mx.array) -> Step:
+    def next(self, token: mx.array, carried: mx.array) -> HeadPass:
         """The output [1, 1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
         self._drafted += 1
         self._entries += 1
         return self.head.read(token, carried, self._cache, self._drafted)
 
-    def known_logits(self, first: Step, k: int) -> mx.array:
+    def known_logits(self, first: HeadPass, k: int) -> mx.array:
         """Scores of those of `k` tokens, drafted from `first`, that are known before any is drawn: one product."""
         return self.logits(self.head.module.known(first, k))
 
@@ -215,7 +215,7 @@ class CachedHead:
         """The target's own scores [T, V] of the head's output [1, T, D]."""
         return self.head.output_head.logits(scored[0])
 
-    def _read(self, states: mx.array) -> Step:
+    def _read(self, states: mx.array) -> HeadPass:
         """The next states [T, D], each with the token after it."""
         self._last = None
         begin = self.cached + 1

@@ -13,10 +13,10 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.core.kinds import MEDUSA
-from specdec_cli.engine.heads.mtp import Config, Step, Tensors
+from specdec_cli.engine.heads.mtp import Config, HeadPass, Tensors
 
 
-class Block(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
+class ResidualBlock(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
     """x + SiLU(W x). W begins as 0: a new head guesses the next token once more."""
 
     def __init__(self, hidden_size: int) -> None:
@@ -38,7 +38,7 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
 
     def __init__(self, heads: int, hidden_size: int) -> None:
         super().__init__()
-        self.blocks = [Block(hidden_size) for _ in range(heads)]
+        self.blocks = [ResidualBlock(hidden_size) for _ in range(heads)]
 
     @property
     def most(self) -> int:
@@ -48,11 +48,11 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
     def new_cache(self, recent: int | None) -> None:
         """They have none."""
 
-    def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None, step: int = 0) -> Step:
+    def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None, step: int = 0) -> HeadPass:
         """`hidden` [B, T, D], and by head `step` what is to be scored; the state itself is carried on."""
-        return Step(self.blocks[step](hidden), hidden)
+        return HeadPass(self.blocks[step](hidden), hidden)
 
-    def known(self, step: Step, k: int) -> mx.array:
+    def known(self, step: HeadPass, k: int) -> mx.array:
         """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, K, D]: all."""
         return mx.concatenate([block(step.carried) for block in self.blocks[:k]], axis=1)
 

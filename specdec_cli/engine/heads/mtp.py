@@ -46,15 +46,15 @@ QWEN = Recipe()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class HeadPass:
     """Result of a pass over pairs: what the target's output head scores and what is carried on, [B, T, D]. Lazy."""
 
     scored: mx.array
     carried: mx.array
 
-    def last(self) -> Step:
+    def last(self) -> HeadPass:
         """The last position's."""
-        return Step(self.scored[:, -1:], self.carried[:, -1:])
+        return HeadPass(self.scored[:, -1:], self.carried[:, -1:])
 
 
 class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
@@ -90,7 +90,7 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         """An empty one, of all positions or of the last `recent` ones."""
         return KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
 
-    def known(self, step: Step, k: int) -> mx.array:
+    def known(self, step: HeadPass, k: int) -> mx.array:
         """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, 1, D]: the first."""
         return step.scored
 
@@ -108,7 +108,7 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
             carried = step.carried
         return found
 
-    def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None, step: int = 0) -> Step:
+    def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None, step: int = 0) -> HeadPass:
         """Pairs of a token's embedding and the state of the position before it, [B, T, D], after those in `cache`."""
         parts = [self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)]
         joined = mx.concatenate(parts if self.recipe.embedding_first else parts[::-1], axis=-1)
@@ -116,7 +116,7 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         mask = create_attention_mask(states, cache, return_array=self._array_mask)
         raw = self.layers[0](states, mask, cache)
         normed = self.norm(raw)
-        return Step(normed, normed if self.recipe.carries == "normed" else raw)
+        return HeadPass(normed, normed if self.recipe.carries == "normed" else raw)
 
 
 class _Ahead:

@@ -100,8 +100,8 @@ class Match(Coupled):
         return DraftToken(self._sampler.draw_for_draft(self._sampler.for_draft(logits, ahead)))
 
 
-Plan = Callable[[mx.array, mx.array | None, mx.array], rejection.Plan]
-Draw = Callable[[rejection.Plan, Noise, int], tuple[mx.array, mx.array]]
+Plan = Callable[[mx.array, mx.array | None, mx.array], rejection.RejectionOdds]
+Draw = Callable[[rejection.RejectionOdds, Noise, int], tuple[mx.array, mx.array]]
 
 
 class Rejection(_Drawing):

@@ -36,7 +36,7 @@ HUGE = 1e30  # more than any log ratio; the sum of as many as a draft has tokens
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class RejectionOdds:
     """Everything but the dice. `accept` [K]: under token, the odds that x_{i+1} is accepted given that x_1 … x_i are;
     under block the paper's h_1 … h_K. `weight` [K + 1] scales p in the residual: the paper's p_i under block, 1 under
     token.
@@ -85,13 +85,13 @@ def _residual(log_p: mx.array, rest: mx.array, mass: mx.array, left: mx.array) -
     return mx.where(left & (mass > 0), mx.log(rest) - mx.log(mass), log_p)
 
 
-def plan_token(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> Plan:
+def plan_token(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> RejectionOdds:
     """x is accepted with probability min(1, p(x) / q(x)); else the next token comes from norm(max(0, p - q))."""
     accept = _odds(_log_ratios(draft_tokens, log_q, log_p))
-    return Plan(accept, mx.array([1.0] * log_p.shape[0]), draft_tokens, log_q, log_p)
+    return RejectionOdds(accept, mx.array([1.0] * log_p.shape[0]), draft_tokens, log_q, log_p)
 
 
-def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> Plan:
+def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) -> RejectionOdds:
     """Accepts the longest prefix x_1 … x_i that passes its own test, h_i; see `draw_block`.
 
     w_0 = 1, w_i = min(1, w_{i-1} p(x_i) / q(x_i)); h_K = w_K, and before it h_i = S_i / (S_i + 1 - w_i) with
@@ -99,18 +99,18 @@ def plan_block(draft_tokens: mx.array, log_q: mx.array | None, log_p: mx.array) 
     """
     k = draft_tokens.size
     if not k:
-        return Plan(mx.array([], mx.float32), mx.array([1.0]), draft_tokens, log_q, log_p)
+        return RejectionOdds(mx.array([], mx.float32), mx.array([1.0]), draft_tokens, log_q, log_p)
     log_ratios = _log_ratios(draft_tokens, log_q, log_p)
     log_weight = mx.min(mx.cumsum(_from_each_start(log_ratios), axis=-1), axis=0)
     weight = mx.concatenate([mx.array([1.0]), mx.exp(log_weight)])
     if k == 1:
-        return Plan(weight[1:], weight, draft_tokens, log_q, log_p)
+        return RejectionOdds(weight[1:], weight, draft_tokens, log_q, log_p)
     if log_q is None:
         accept = _block_odds_of_one_hot(log_ratios[1:], log_weight[:-1])
     else:
         spare = mx.sum(excess(log_p[1:k], log_q[1:], weight[1:k, None]), axis=-1)
         accept = _block_odds(spare, log_weight[:-1])
-    return Plan(mx.concatenate([accept, weight[k:]]), weight, draft_tokens, log_q, log_p)
+    return RejectionOdds(mx.concatenate([accept, weight[k:]]), weight, draft_tokens, log_q, log_p)
 
 
 @fused
@@ -144,7 +144,7 @@ def _block_odds_of_one_hot(log_ratios: mx.array, log_weight: mx.array) -> mx.arr
     return _h(mx.exp(log_weight) * -mx.expm1(log_ratios), log_weight)
 
 
-def draw_token(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
+def draw_token(plan: RejectionOdds, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
     """(accepted, next) under token. `position` must be new in every round of an answer: see `noise`."""
     if not plan.accept.size:
         return _with_next(plan, NONE_ACCEPTED, noise, position)
@@ -152,7 +152,7 @@ def draw_token(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.ar
     return _with_next(plan, mx.min(lengths), noise, position)
 
 
-def draw_block(plan: Plan, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
+def draw_block(plan: RejectionOdds, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
     """(accepted, next) under block: accepted is the largest i whose own test passes, whatever the earlier ones say.
 
     `position` must be new in every round of an answer: see `noise`.
@@ -219,7 +219,7 @@ def _ratio(p: mx.array, q: mx.array) -> mx.array:
     return p - mx.maximum(q, -HUGE)
 
 
-def _with_next(plan: Plan, accepted: mx.array, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
+def _with_next(plan: RejectionOdds, accepted: mx.array, noise: Noise, position: int) -> tuple[mx.array, mx.array]:
     gumbel = noise.gumbel("residual", position, plan.log_p.shape[-1])
     law = plan.residual_log(accepted.reshape(1)).reshape(-1)
     return accepted, draw(law, gumbel)

@@ -8,7 +8,7 @@ import pytest
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
-from specdec_cli.measure.rounding import Group, LeadChange, Rounding, SeveralRows
+from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
 
 
 def finding(gap=None):
@@ -19,7 +19,7 @@ def finding(gap=None):
 def audit(change, *findings, expected=0.0, given=None):
     """`change` is every change of ours; the machine's are all 0.05."""
     places = [(at, at % 5) for at in range(400)]
-    machine, ours = (Group("g", [LeadChange("code", "whole", *at, size) for at in places]) for size in (0.05, change))
+    machine, ours = (Changes("g", [LeadChange("code", "whole", *at, size) for at in places]) for size in (0.05, change))
     rounding = Rounding("bfloat16", 200, [SeveralRows(5, machine, ours, "bfloat16", 2.0)], given)
     judged = [one.with_limit(rounding.limit()) for one in findings]
     where = ("t", "d", "model", "bfloat16", "cpu", "mlx-lm")

@@ -6,7 +6,7 @@ import json
 import math
 import random
 
-from specdec_cli.measure.rounding import Group, LeadChange, Rounding, SeveralRows, difference
+from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows, difference
 
 READ = ("whole", "repeated", "rejected")
 
@@ -15,7 +15,7 @@ def group(size, rows=5, positions=64, seed=0):
     """Every reading of `positions` by every row; `size(random, reading, row)` -> a change."""
     draw = random.Random(seed)
     places = [(reading, at, row) for reading in READ for at in range(positions) for row in range(rows)]
-    return Group("g", [LeadChange("code", reading, at, row, size(draw, reading, row)) for reading, at, row in places])
+    return Changes("g", [LeadChange("code", reading, at, row, size(draw, reading, row)) for reading, at, row in places])
 
 
 def gauss(spread):
@@ -94,7 +94,7 @@ def test_an_error_after_rollbacks_is_a_fault_of_these_alone():
 def test_one_change_above_the_bound_is_a_fault():
     found = passes(gauss(0.02))
     peak = LeadChange("prose", "whole", 6, 2, 3.1 * found.machine.size)
-    more = SeveralRows(5, found.machine, Group("g", [*found.ours.changes, peak]), "bfloat16", 8.0)
+    more = SeveralRows(5, found.machine, Changes("g", [*found.ours.changes, peak]), "bfloat16", 8.0)
     (fault,) = measured(more).faults
     assert fault.group.largest == peak and "(prose, token 7, row 3)" in str(fault)
 
@@ -121,7 +121,7 @@ def test_what_a_fault_changes_is_no_near_tie():
 
 
 def test_flips_are_half_of_the_changes_that_exceed_a_margin():
-    one = Group("g", [LeadChange("code", "repeated", at, 0, at / 10) for at in range(10)])
+    one = Changes("g", [LeadChange("code", "repeated", at, 0, at / 10) for at in range(10)])
     rounding = measured(SeveralRows(5, one, one, "bfloat16", 8.0))
     assert rounding.flips([0.75]) == 0.1 and rounding.flips([0.75, 0.75, 5.0]) == 0.2
     assert rounding.flips([0.75], temperature=0.5) == 0.3  # in scores every change is twice as large

@@ -258,7 +258,7 @@ class ChatRequest:
 
 
 @dataclass(slots=True)
-class Answer:
+class ServedAnswer:
     """One answer so far; `feed` it the events of its job."""
 
     model: Model

@@ -11,10 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, FailFast, Tag
 
 from specdec_cli.apps.serve.http import dialect, reading
-from specdec_cli.apps.serve.http.answer import Answer, ChatRequest, Delta, ReasoningDelta, TextDelta
+from specdec_cli.apps.serve.http.answer import ChatRequest, Delta, ReasoningDelta, ServedAnswer, TextDelta
 from specdec_cli.apps.serve.http.contents import (
     Content,
-    Document,
+    DocumentPart,
     SearchResult,
     Unreadable,
     joined_text,
@@ -77,7 +77,7 @@ BLOCKS = {
 }
 Block = Annotated[
     Annotated[TextBlock, Tag("<text>")]
-    | Annotated[Document, Tag("<document>")]
+    | Annotated[DocumentPart, Tag("<document>")]
     | Annotated[SearchResult, Tag("<found>")]
     | Annotated[ThinkingBlock, Tag("<thinking>")]
     | Annotated[UseBlock, Tag("<use>")]
@@ -175,7 +175,7 @@ def _read(message: BlockMessage) -> list[dict[str, Any]]:
         match block:
             case TextBlock(text=text):
                 texts.append(text)
-            case Document() | SearchResult() | Unreadable():
+            case DocumentPart() | SearchResult() | Unreadable():
                 texts.append(block.words)
             case ThinkingBlock(thinking=thought):
                 thoughts.append(thought)
@@ -189,7 +189,7 @@ def _read(message: BlockMessage) -> list[dict[str, Any]]:
     return [*results, {"role": message.role, "content": said}] if said or not results else results
 
 
-def reason(answer: Answer) -> tuple[str, str | None]:
+def reason(answer: ServedAnswer) -> tuple[str, str | None]:
     """(Anthropic's word for how it ended, the stop string that ended it)."""
     if answer.calls:
         return "tool_use", None
@@ -199,7 +199,7 @@ def reason(answer: Answer) -> tuple[str, str | None]:
     return ("stop_sequence", stop) if stop else ("end_turn", None)
 
 
-def usage(answer: Answer) -> dict[str, int]:
+def usage(answer: ServedAnswer) -> dict[str, int]:
     """What was read anew, what was not, and what was written."""
     return {
         "input_tokens": len(answer.prompt) - answer.cached,
@@ -218,10 +218,10 @@ class BlockDialect(dialect.Dialect):
     _place: int = -1
     _open: str = ""
 
-    def read(self, answer: Answer) -> bytes:
+    def read(self, answer: ServedAnswer) -> bytes:
         return _event({"type": "message_start", "message": self._message(answer, [], (None, None))}) + self.silence
 
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         match delta:
             case ReasoningDelta(text):
                 grown = {"type": "thinking_delta", "thinking": text}
@@ -232,7 +232,7 @@ class BlockDialect(dialect.Dialect):
         deltas = [{"type": "input_json_delta", "partial_json": part} for part in delta.pieces]
         return self._close() + self._grow("tool_use", start, *deltas)
 
-    def end(self, answers: Sequence[Answer]) -> bytes:
+    def end(self, answers: Sequence[ServedAnswer]) -> bytes:
         (answer,) = answers
         stop_reason, stop_sequence = reason(answer)
         delta = {"stop_reason": stop_reason, "stop_sequence": stop_sequence}
@@ -243,7 +243,7 @@ class BlockDialect(dialect.Dialect):
     def failed(self, error: HttpError) -> bytes:
         return _event(error_body(ANTHROPIC, error))
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         (answer,) = answers
         blocks: list[dict[str, Any]] = []
         if answer.thinking:
@@ -257,7 +257,7 @@ class BlockDialect(dialect.Dialect):
         return {**message, "timings": dialect.timings(answers)}
 
     def _message(
-        self, answer: Answer, blocks: list[dict[str, Any]], ended: tuple[str | None, str | None]
+        self, answer: ServedAnswer, blocks: list[dict[str, Any]], ended: tuple[str | None, str | None]
     ) -> dict[str, Any]:
         head = {"id": self.id, "type": "message", "role": "assistant", "model": self.ask.model, "content": blocks}
         return {**head, "stop_reason": ended[0], "stop_sequence": ended[1], "usage": usage(answer)}

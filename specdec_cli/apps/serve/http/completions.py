@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import FailFast, Field, Tag
 
 from specdec_cli.apps.serve.http import reading
-from specdec_cli.apps.serve.http.answer import Answer, Call, ChatRequest, Delta, Prompt, ReasoningDelta, TextDelta
+from specdec_cli.apps.serve.http.answer import Call, ChatRequest, Delta, Prompt, ReasoningDelta, ServedAnswer, TextDelta
 from specdec_cli.apps.serve.http.contents import Content, Thought, joined_text, require_readable, text_of
 from specdec_cli.apps.serve.http.dialect import Dialect, event, new_id, round_values, timings, usage
 from specdec_cli.apps.serve.http.errors import HttpError, bad_field
@@ -259,14 +259,14 @@ class ChunkDialect(Dialect):
         """What the last chunk of a choice still says."""
 
     @abstractmethod
-    def content(self, answer: Answer) -> dict[str, Any]:
+    def content(self, answer: ServedAnswer) -> dict[str, Any]:
         """The whole answer."""
 
     @abstractmethod
     def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
         """Log-probabilities of tokens, the stop token included where it was generated."""
 
-    def read(self, answer: Answer) -> bytes:
+    def read(self, answer: ServedAnswer) -> bytes:
         """How much was read, for clients that asked to see what happens; nobody else waits for it."""
         shown = self.ask.rounds and answer.prefill
         return self.event([], specdec=to_dict(shown)) if shown else b""
@@ -274,13 +274,13 @@ class ChunkDialect(Dialect):
     def show(self, choice: int, round: RoundDone) -> bytes:
         return self.event([], specdec={**round_values(round), "choice": choice})
 
-    def close(self, choice: int, answer: Answer) -> bytes:
+    def close(self, choice: int, answer: ServedAnswer) -> bytes:
         """Why it ended; a single choice has the timings."""
         timed = {"timings": timings([answer])} if self.ask.choices == 1 else {}
         last = self.choice(choice, self.last(choice), answer, answer.new_scores(), reason(answer))
         return self.event([last], **timed)
 
-    def end(self, answers: Sequence[Answer]) -> bytes:
+    def end(self, answers: Sequence[ServedAnswer]) -> bytes:
         """The sums, where they were asked for."""
         sums = {"usage": usage(answers), "timings": timings(answers)} if self.ask.extra.get("usage") else None
         return (self.event([], **sums) if sums else b"") + b"data: [DONE]\n\n"
@@ -288,7 +288,7 @@ class ChunkDialect(Dialect):
     def failed(self, error: HttpError) -> bytes:
         return Dialect.failed(self, error) + b"data: [DONE]\n\n"
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         choices = [
             self.choice(choice, self.content(answer), answer, answer.scores, reason(answer))
             for choice, answer in enumerate(answers)
@@ -298,7 +298,12 @@ class ChunkDialect(Dialect):
         return found | ({"specdec": rounds} if self.ask.rounds else {})
 
     def choice(
-        self, choice: int, said: dict[str, Any], answer: Answer, scores: Sequence[TokenLogprob], reason: str | None
+        self,
+        choice: int,
+        said: dict[str, Any],
+        answer: ServedAnswer,
+        scores: Sequence[TokenLogprob],
+        reason: str | None,
     ) -> dict[str, Any]:
         """One entry of `choices`."""
         table = None if self.ask.request.logprobs is None else self.table(answer.model.tokenizer, scores)
@@ -313,7 +318,7 @@ class ChunkDialect(Dialect):
         return {"id": self.id, "object": kind, "created": self.created, "model": self.ask.model}
 
 
-def reason(answer: Answer) -> str:
+def reason(answer: ServedAnswer) -> str:
     """OpenAI's word for how an answer ended."""
     return "tool_calls" if answer.calls else "length" if answer.cut else "stop"
 
@@ -341,7 +346,7 @@ class ChatDialect(ChunkDialect):
         self._tokens[choice].expect(round)
         return ChunkDialect.show(self, choice, round)
 
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         """A chunk, or those of a call."""
         match delta:
             case ReasoningDelta(text):
@@ -368,7 +373,7 @@ class ChatDialect(ChunkDialect):
         unsaid = _fates(self._tokens[choice].rest())
         return {"delta": {"specdec": unsaid} if unsaid else {}}
 
-    def content(self, answer: Answer) -> dict[str, Any]:
+    def content(self, answer: ServedAnswer) -> dict[str, Any]:
         """The whole message; its content is null where there are only calls."""
         found: dict[str, Any] = {"role": "assistant", "content": answer.text or (None if answer.calls else "")}
         if answer.thinking:
@@ -405,14 +410,14 @@ class TextDialect(ChunkDialect):
 
     chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
 
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         assert isinstance(delta, TextDelta)
         return self.event([self.choice(choice, {"text": delta.text}, answer, answer.new_scores(), None)])
 
     def last(self, choice: int) -> dict[str, Any]:
         return {"text": ""}
 
-    def content(self, answer: Answer) -> dict[str, Any]:
+    def content(self, answer: ServedAnswer) -> dict[str, Any]:
         return {"text": answer.text}
 
     def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:

@@ -40,14 +40,14 @@ class Connections:
     their coming."""
 
     most: int = field(default_factory=most_connections)
-    owing: dict[Connection, None] = field(default_factory=dict)
+    owing: dict[TimedConnection, None] = field(default_factory=dict)
 
-    def __call__(self, **given: Any) -> Connection:
+    def __call__(self, **given: Any) -> TimedConnection:
         """A connection, as uvicorn asks for one."""
-        return Connection(self, **given)
+        return TimedConnection(self, **given)
 
 
-class Connection(H11Protocol):
+class TimedConnection(H11Protocol):
     """A connection whose client must not owe a head or a body for long."""
 
     def __init__(self, pool: Connections, **given: Any) -> None:

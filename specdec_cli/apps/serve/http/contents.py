@@ -69,7 +69,7 @@ class Source(Body):
     content: Content = []
 
 
-class Document(Body):
+class DocumentPart(Body):
     """A document whose source is text."""
 
     title: str = ""
@@ -109,7 +109,7 @@ def kind_of_part(value: Any) -> str:
 
 Part = Annotated[
     Annotated[TextPart, Tag("<text>")]
-    | Annotated[Document, Tag("<document>")]
+    | Annotated[DocumentPart, Tag("<document>")]
     | Annotated[SearchResult, Tag("<found>")]
     | Annotated[Thought, Tag("<thought>")]
     | Annotated[Unreadable, Tag("<other>")],

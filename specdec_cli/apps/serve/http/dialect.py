@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from specdec_cli.apps.serve.http.answer import Answer, ChatRequest, Delta
+from specdec_cli.apps.serve.http.answer import ChatRequest, Delta, ServedAnswer
 from specdec_cli.apps.serve.http.errors import HttpError, error_body, to_json
 from specdec_cli.core.events import RoundDone, to_dict
 
@@ -32,23 +32,23 @@ class Dialect(ABC):
         """What comes first."""
         return b""
 
-    def read(self, answer: Answer) -> bytes:
+    def read(self, answer: ServedAnswer) -> bytes:
         """The prompt was read."""
         return b""
 
     @abstractmethod
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         """A piece of answer `choice`."""
 
     def show(self, choice: int, round: RoundDone) -> bytes:
         """A round, for clients that asked to see them; the text it made printable comes after it."""
         return b""
 
-    def close(self, choice: int, answer: Answer) -> bytes:
+    def close(self, choice: int, answer: ServedAnswer) -> bytes:
         """Answer `choice` is over."""
         return b""
 
-    def end(self, answers: Sequence[Answer]) -> bytes:
+    def end(self, answers: Sequence[ServedAnswer]) -> bytes:
         """All answers are over."""
         return b""
 
@@ -57,7 +57,7 @@ class Dialect(ABC):
         return event(error_body(self.path, error))
 
     @abstractmethod
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         """The answers at once."""
 
 
@@ -78,7 +78,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}{secrets.token_hex(12)}"
 
 
-def timings(answers: Sequence[Answer]) -> dict[str, Any]:
+def timings(answers: Sequence[ServedAnswer]) -> dict[str, Any]:
     """llama.cpp's `timings` of all answers together; what was drafted only where something was."""
     stats = [answer.stats for answer in answers]
     cached = sum(answer.cached for answer in answers)
@@ -94,7 +94,7 @@ def timings(answers: Sequence[Answer]) -> dict[str, Any]:
     return found | ({"draft_n": drafted, "draft_n_accepted": accepted} if drafted else {})
 
 
-def usage(answers: Sequence[Answer]) -> dict[str, Any]:
+def usage(answers: Sequence[ServedAnswer]) -> dict[str, Any]:
     """OpenAI's `usage`: each prompt once, the answers all; thinking and predictions where there may be any."""
     ask, prompts = answers[0].ask, answers[:: answers[0].ask.choices]
     prompt, emitted = sum(len(one.prompt) for one in prompts), sum(answer.emitted for answer in answers)

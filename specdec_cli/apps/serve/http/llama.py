@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import FailFast, Field
 
 from specdec_cli.apps.serve.http import reading
-from specdec_cli.apps.serve.http.answer import Answer, ChatRequest, Delta, LineLimits, TextDelta
+from specdec_cli.apps.serve.http.answer import ChatRequest, Delta, LineLimits, ServedAnswer, TextDelta
 from specdec_cli.apps.serve.http.completions import ChatBody, fill_in, messages_of, token_ids
 from specdec_cli.apps.serve.http.dialect import Dialect, event, timings
 from specdec_cli.apps.serve.http.errors import HttpError
@@ -184,19 +184,19 @@ class InfillDialect(Dialect):
 
     path = "/infill"
 
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         assert isinstance(delta, TextDelta)
         read = {"tokens_evaluated": len(answer.prompt)}
         return event({"index": choice, "content": delta.text, "stop": False, **read})
 
-    def close(self, choice: int, answer: Answer) -> bytes:
+    def close(self, choice: int, answer: ServedAnswer) -> bytes:
         """All that is known of it; the text was said."""
         return event(self._shown(self._all(answer) | {"index": choice, "content": ""}))
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         return self._shown(self._all(answers[0]))
 
-    def _all(self, answer: Answer) -> dict[str, Any]:
+    def _all(self, answer: ServedAnswer) -> dict[str, Any]:
         finish = answer.finish
         request, word = answer.ask.request, answer.stop_string
         sampling = {name: value for name, value in request.sampling.items() if value is not None}

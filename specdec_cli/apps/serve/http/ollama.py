@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, FailFast, Field
 
 from specdec_cli.apps.serve.http import reading
-from specdec_cli.apps.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
+from specdec_cli.apps.serve.http.answer import Call, ChatRequest, Delta, ReasoningDelta, ServedAnswer, TextDelta
 from specdec_cli.apps.serve.http.completions import ChatBody, ChatMessage, fill_in, messages_of
 from specdec_cli.apps.serve.http.dialect import Dialect
 from specdec_cli.apps.serve.http.errors import OLLAMA, HttpError, bad_field, error_body, to_json
@@ -131,7 +131,7 @@ class LineDialect(Dialect):
     silence = b" "  # a line that is not over: clients read each as an object
     began: float = field(default_factory=time.monotonic)
 
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         match delta:
             case ReasoningDelta(text):
                 return self._line({"done": False}, thinking=text)
@@ -139,13 +139,13 @@ class LineDialect(Dialect):
                 return self._line({"done": False}, text)
         return self._line({"done": False}, tool_calls=[_call(delta)])
 
-    def end(self, answers: Sequence[Answer]) -> bytes:
+    def end(self, answers: Sequence[ServedAnswer]) -> bytes:
         return self._line(self._sums(answers[0]))
 
     def failed(self, error: HttpError) -> bytes:
         return to_json(error_body(self.path, error)) + b"\n"
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         (answer,) = answers
         more: dict[str, Any] = {"thinking": answer.thinking} if answer.thinking else {}
         more |= {"tool_calls": [*map(_call, answer.calls)]} if answer.calls else {}
@@ -159,7 +159,7 @@ class LineDialect(Dialect):
         said = {"message": {"role": "assistant", "content": text, **more}} if chats else {"response": text, **more}
         return {"model": self.ask.model, "created_at": _moment(time.time()), **said, **rest}
 
-    def _sums(self, answer: Answer) -> dict[str, Any]:
+    def _sums(self, answer: ServedAnswer) -> dict[str, Any]:
         """Why it ended; whole nanoseconds. Waiting and loading are what reading and writing leave of the time."""
         total, read = time.monotonic() - self.began, answer.prefill.seconds if answer.prefill else 0.0
         written = answer.stats.get("decode_seconds") or 0.0

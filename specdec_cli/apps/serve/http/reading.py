@@ -17,7 +17,7 @@ from typing import Any
 from specdec_cli.apps.serve.http.answer import ChatRequest
 from specdec_cli.apps.serve.http.errors import bad_field
 from specdec_cli.apps.serve.http.schema import Asked, Format, Shaped
-from specdec_cli.apps.serve.http.tools import Offer
+from specdec_cli.apps.serve.http.tools import ToolOffer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import BOUNDS, Constraint, Request
@@ -32,10 +32,10 @@ PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 
 
 def chat_request(
-    body: Asked, model: Model, endpoint: str, request: Mapping[str, Any], offer: Offer | None = None, **more: Any
+    body: Asked, model: Model, endpoint: str, request: Mapping[str, Any], offer: ToolOffer | None = None, **more: Any
 ) -> ChatRequest:
     """What `body` asks for: what dialects have in common, and `more`; so of its request. Raises: HttpError."""
-    choice, offer = body.tool_choice, offer or Offer()
+    choice, offer = body.tool_choice, offer or ToolOffer()
     return ChatRequest(
         request=request_of(body, model.base, model.tokenizer, model.vocab_size, **request),
         truncated=body.truncate_prompt_tokens,

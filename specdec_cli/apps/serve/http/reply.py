@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from specdec_cli.apps.serve.http.answer import Answer, Delta
+from specdec_cli.apps.serve.http.answer import Delta, ServedAnswer
 from specdec_cli.apps.serve.http.dialect import Dialect
 from specdec_cli.apps.serve.http.errors import HttpError, error_body, of_failure, to_json
 from specdec_cli.apps.serve.job import JobHandle
@@ -24,7 +24,7 @@ ENDING = HttpError(503, "the server is shutting down")
 # Proxies and clients take a silent connection for a dead one.
 SILENCE_SECONDS = 12.0
 Numbered = tuple[int, Event]
-Done = Callable[[Sequence[Answer], int], None]
+Done = Callable[[Sequence[ServedAnswer], int], None]
 """Told of the answers and the status once a reply is over: before the client has the end of it, or has left."""
 
 
@@ -50,7 +50,7 @@ class Record:
     path: str
     status: int
     seconds: float
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ServedAnswer, ...] = ()
     broken: str = ""
     refused: str = ""
     note: str = ""
@@ -131,7 +131,7 @@ class EventQueue:
         return [] if self.gone else [one for one in found if one is not None]
 
 
-class Reply(Response):
+class ReplyResponse(Response):
     """The answers to one request, at once or as they come."""
 
     silence_seconds = SILENCE_SECONDS
@@ -140,7 +140,7 @@ class Reply(Response):
     def __init__(
         self,
         dialect: Dialect,
-        answers: Sequence[Answer],
+        answers: Sequence[ServedAnswer],
         handles: Sequence[JobHandle],
         events: EventQueue,
         done: Done,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Discriminator, FailFast, Field, Tag, field_validator, model_validator
 
 from specdec_cli.apps.serve.http import dialect, reading
-from specdec_cli.apps.serve.http.answer import Answer, Call, ChatRequest, Delta, ReasoningDelta, TextDelta
+from specdec_cli.apps.serve.http.answer import Call, ChatRequest, Delta, ReasoningDelta, ServedAnswer, TextDelta
 from specdec_cli.apps.serve.http.contents import Content, require_readable, text_of
 from specdec_cli.apps.serve.http.errors import HttpError, bad_field
 from specdec_cli.apps.serve.http.schema import FEW, Arguments, Asked, Body, Format, Reasoning, Texts, parse, wrapped
@@ -242,7 +242,7 @@ class ResponseDialect(dialect.Dialect):
         kinds = ("response.created", "response.in_progress")
         return b"".join(self._event(kind, response=empty) for kind in kinds)
 
-    def say(self, choice: int, delta: Delta, answer: Answer) -> bytes:
+    def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         if isinstance(delta, Call):
             return self._end_item() + self._write_call(delta)
         kind = "rs" if isinstance(delta, ReasoningDelta) else "msg"
@@ -251,11 +251,11 @@ class ResponseDialect(dialect.Dialect):
         more: dict[str, Any] = {"logprobs": []} if isinstance(delta, TextDelta) else {}
         return before + self._event(f"response.{KINDS[kind][1]}.delta", delta=delta.text, **self._part(), **more)
 
-    def close(self, choice: int, answer: Answer) -> bytes:
+    def close(self, choice: int, answer: ServedAnswer) -> bytes:
         nothing = self._begin_item("msg") if not self._items and self._open is None else b""
         return nothing + self._end_item(_status(answer))
 
-    def end(self, answers: Sequence[Answer]) -> bytes:
+    def end(self, answers: Sequence[ServedAnswer]) -> bytes:
         kind = "response.incomplete" if answers[0].cut else "response.completed"
         return self._event(kind, response=self._whole(answers[0], self._items))
 
@@ -263,7 +263,7 @@ class ResponseDialect(dialect.Dialect):
         said = {"code": "server_error", "message": error.message}
         return self._event("response.failed", response={**self._response([], "failed"), "error": said})
 
-    def whole(self, answers: Sequence[Answer]) -> dict[str, Any]:
+    def whole(self, answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         (answer,) = answers
         last = "completed" if answer.calls else _status(answer)
         thought = "completed" if answer.text else last
@@ -325,7 +325,7 @@ class ResponseDialect(dialect.Dialect):
         self._sequence += 1
         return dialect.event({"type": kind, "sequence_number": self._sequence - 1, **values}, kind)
 
-    def _whole(self, answer: Answer, items: list[dict[str, Any]]) -> dict[str, Any]:
+    def _whole(self, answer: ServedAnswer, items: list[dict[str, Any]]) -> dict[str, Any]:
         found = self._response(items, _status(answer))
         if answer.cut:
             found["incomplete_details"] = {"reason": "max_output_tokens"}
@@ -356,12 +356,12 @@ class ResponseDialect(dialect.Dialect):
         }
 
 
-def _status(answer: Answer) -> str:
+def _status(answer: ServedAnswer) -> str:
     """The status of the answer, and of its last words."""
     return "incomplete" if answer.cut else "completed"
 
 
-def _usage(answer: Answer) -> dict[str, Any]:
+def _usage(answer: ServedAnswer) -> dict[str, Any]:
     found = dialect.usage([answer])
     more = {"output_tokens_details": {"reasoning_tokens": 0, **found.get("completion_tokens_details", {})}}
     return {

@@ -19,10 +19,10 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from specdec_cli.apps.serve.http.access import UNDECLARED, AccessPolicy, drain, is_page
-from specdec_cli.apps.serve.http.answer import Answer, ChatRequest
+from specdec_cli.apps.serve.http.answer import ChatRequest, ServedAnswer
 from specdec_cli.apps.serve.http.dialect import Dialect
 from specdec_cli.apps.serve.http.errors import HttpError, as_http_error, bad_field
-from specdec_cli.apps.serve.http.reply import LEFT, EventQueue, Record, Reply, Told, until_left
+from specdec_cli.apps.serve.http.reply import LEFT, EventQueue, Record, ReplyResponse, Told, until_left
 from specdec_cli.apps.serve.http.schema import ModelBody, body_of, parse
 from specdec_cli.apps.serve.http.tools import constrain, describe
 from specdec_cli.apps.serve.job import Job, JobHandle, TooLong
@@ -109,16 +109,16 @@ class Service:
         dialect, answers, handles = await self.while_there(request, start)
         self.open.add(events)
 
-        def done(answers: Sequence[Answer], status: int) -> None:
+        def done(answers: Sequence[ServedAnswer], status: int) -> None:
             self.open.discard(events)
             note = self._unread(answers[0].ask) if answers else ""
             self.tell(Record(request.url.path, status, time.monotonic() - began, tuple(answers), note=note))
 
-        return Reply(dialect, answers, handles, events, done)
+        return ReplyResponse(dialect, answers, handles, events, done)
 
     def _start(
         self, body: Body, read: Read, write: Write, events: EventQueue, left: Callable[[], bool]
-    ) -> tuple[Dialect, list[Answer], list[JobHandle]]:
+    ) -> tuple[Dialect, list[ServedAnswer], list[JobHandle]]:
         """Hand in the jobs of a body, unless its client has `left`."""
         ask = self.ask(body, read)
         dialect, request, model = write(ask), ask.request, self.find(ask.model)
@@ -132,7 +132,7 @@ class Service:
             request = replace(request, predict=predicted)
         if request.constraint is not None:
             require(request.constraint, ask)
-        answers = [Answer(model, ask, prompt) for _, prompt, _ in jobs]
+        answers = [ServedAnswer(model, ask, prompt) for _, prompt, _ in jobs]
         handles: list[JobHandle] = []
         try:
             for choice, (attempt, prompt, prefixes) in enumerate(jobs):

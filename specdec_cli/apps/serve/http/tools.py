@@ -25,7 +25,7 @@ NO_PARAMETERS = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ToolOffer:
     """Functions in OpenAI's shape; `must` names those of which one has to be called, None leaves it to the model."""
 
     functions: tuple[dict[str, Any], ...] = ()
@@ -37,7 +37,7 @@ OPENAI = {"none": "none", "auto": "auto", "required": "required", "any": "requir
 ANTHROPIC = {"none": "none", "auto": "auto", "any": "required", "tool": "required"}
 
 
-def openai_offer(body: Asked, nested: bool) -> Offer:
+def openai_offer(body: Asked, nested: bool) -> ToolOffer:
     """`tools` and `tool_choice` of OpenAI's dialects; `nested`: a function is inside its tool, as in chat/completions.
 
     Raises: HttpError for kinds of tools that are no functions.
@@ -46,7 +46,7 @@ def openai_offer(body: Asked, nested: bool) -> Offer:
     return _offer(body, [one for tool, path in tools for one in _functions(tool, path, nested)], OPENAI)
 
 
-def anthropic_offer(body: Asked) -> Offer:
+def anthropic_offer(body: Asked) -> ToolOffer:
     """The same of Anthropic's."""
     functions = []
     for place, tool in enumerate(body.tools):
@@ -56,7 +56,7 @@ def anthropic_offer(body: Asked) -> Offer:
     return _offer(body, functions, ANTHROPIC)
 
 
-def _offer(body: Asked, functions: Sequence[dict[str, Any]], words: Mapping[str, str]) -> Offer:
+def _offer(body: Asked, functions: Sequence[dict[str, Any]], words: Mapping[str, str]) -> ToolOffer:
     """The functions under the body's choice. Raises: HttpError."""
     choice, known, name = body.tool_choice, tuple(one["function"]["name"] for one in functions), None
     word = (choice and (choice.word or choice.type)) or "auto"
@@ -67,11 +67,11 @@ def _offer(body: Asked, functions: Sequence[dict[str, Any]], words: Mapping[str,
         if name not in known:
             raise bad_field("tool_choice", f"{shown(name)} is none of the tools {', '.join(known) or '(none)'}")
     if words[word] == "none":
-        return Offer()
+        return ToolOffer()
     if words[word] == "required" and not known:
         raise bad_field("tool_choice", "a call is required, but there are no tools")
     must = (name,) if name is not None else known
-    return Offer(tuple(functions), must if words[word] == "required" else None)
+    return ToolOffer(tuple(functions), must if words[word] == "required" else None)
 
 
 def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:

@@ -4,13 +4,13 @@ import io
 
 from specdec_cli.apps.audit.screen import print_audit
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
-from specdec_cli.measure.rounding import Group, LeadChange, Rounding, SeveralRows
+from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
 
 
 def drawn(monkeypatch, *findings, change=0.05, given=0.5):
     monkeypatch.setenv("COLUMNS", "80")
     places = [(at, at % 5) for at in range(400)]
-    machine, ours = (Group("g", [LeadChange("code", "whole", *at, size) for at in places]) for size in (0.05, change))
+    machine, ours = (Changes("g", [LeadChange("code", "whole", *at, size) for at in places]) for size in (0.05, change))
     rounding = Rounding("bfloat16", 400, [SeveralRows(5, machine, ours, "bfloat16", 2.0)], given)
     found = Audit("t", "d", "model", "bfloat16", "metal", "mlx-lm", 64, 0.8, 0, {}, rounding, findings)
     out = io.StringIO()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fakes.racing import lane_steps, scripted
 from fakes.ui_script import Terminal
-from specdec_cli.apps.race.events import DRAFTED, PLAIN, Measured, RaceFinish, RaceStart, RaceState
+from specdec_cli.apps.race.events import DRAFTED, PLAIN, LaneSeconds, RaceFinish, RaceStart, RaceState
 from specdec_cli.apps.race.screen import GUESSED, OWN, LiveRace, RaceView, frame_rows, headline, race_display, verdict
 from specdec_cli.measure.divergence import Divergence, Token
 
@@ -99,7 +99,7 @@ def test_the_last_rows_are_kept_and_folded_at_words_and_wide_characters_fit():
 
 
 def finished(speedup, low, high):
-    return RaceFinish("done", (100, 100), (100, 41), Measured(100, 1.96, 1.21, speedup, low, high))
+    return RaceFinish("done", (100, 100), (100, 41), LaneSeconds(100, 1.96, 1.21, speedup, low, high))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_the_headline_names_who_is_ahead(monkeypatch):
     ],
 )
 def test_a_difference_is_named_with_both_tokens_and_its_gap(found, words):
-    finish = RaceFinish("done", (60, 60), (60, 20), Measured(40, 1.0, 0.5, 2.0, 1.8, 2.2), found)
+    finish = RaceFinish("done", (60, 60), (60, 20), LaneSeconds(40, 1.0, 0.5, 2.0, 1.8, 2.2), found)
     said = verdict(finish)
     assert said[0] == words and finish.lossless == found.near_tie
     assert said[1].endswith("instead of 1.00 s for the first 40 tokens")

@@ -8,10 +8,10 @@ import tomllib
 import pytest
 import yaml
 
-from specdec_cli.apps.serve.clients import CLIENTS, KEY, Connection, notes
+from specdec_cli.apps.serve.clients import CLIENTS, KEY, Address, notes
 
 URL = "http://127.0.0.1:8040"
-ODD = Connection(URL, 'it\'s "odd" $HOME #1', 65_536)
+ODD = Address(URL, 'it\'s "odd" $HOME #1', 65_536)
 
 
 def shell(text, **more):
@@ -49,16 +49,16 @@ def test_every_text_is_in_its_format_and_names_address_and_model(name):
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_key_is_named_by_its_variable_and_never_printed(name):
-    to = Connection(URL, "m", 65_536, wants_key=True)
+    to = Address(URL, "m", 65_536, wants_key=True)
     text = CLIENTS[name].write(to)
     assert (KEY in text) == (name not in ("zed", "llm"))
-    assert KEY not in CLIENTS[name].write(Connection(URL, "m", 65_536))
+    assert KEY not in CLIENTS[name].write(Address(URL, "m", 65_536))
     assert any(KEY in note for note in notes(name, to))
 
 
 @pytest.mark.slow
 def test_the_context_is_told_to_those_who_ask_for_it():
-    to = Connection(URL, "m", 200_000)
+    to = Address(URL, "m", 200_000)
     assert parsed("codex", to)["model_context_window"] == 200_000
     assert parsed("claude", to)["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] == "200000"
     assert parsed("opencode", to)["provider"]["specdec"]["models"]["m"]["limit"] == {"context": 200_000, "output": 8192}
@@ -71,9 +71,9 @@ def test_the_context_is_told_to_those_who_ask_for_it():
 
 
 def test_a_pair_that_agents_cannot_use_is_told_apart():
-    small = notes("codex", Connection(URL, "m", 1024, tools=False))
+    small = notes("codex", Address(URL, "m", 1024, tools=False))
     assert "m's context (1024) is too small for an agent" in small[2] and "calls no functions" in small[3]
-    assert len(notes("claude", Connection(URL, "m", 65_536))) == len(notes("aider", Connection(URL, "m", 1024))) == 1
+    assert len(notes("claude", Address(URL, "m", 65_536))) == len(notes("aider", Address(URL, "m", 1024))) == 1
 
 
 def test_codex_is_told_to_offer_no_search_and_its_warning_is_told_before_it_comes():
@@ -83,6 +83,6 @@ def test_codex_is_told_to_offer_no_search_and_its_warning_is_told_before_it_come
 
 def test_llm_finds_an_entry_of_its_list_and_keeps_the_key_itself():
     entry = {"model_id": "m", "model_name": "m", "api_base": f"{URL}/v1", "supports_schema": True}
-    assert parsed("llm", Connection(URL, "m", None, tools=False)) == [entry]
+    assert parsed("llm", Address(URL, "m", None, tools=False)) == [entry]
     with_key = {**entry, "api_key_name": "specdec", "supports_tools": True}
-    assert parsed("llm", Connection(URL, "m", None, True)) == [with_key]
+    assert parsed("llm", Address(URL, "m", None, True)) == [with_key]

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
 from fakes.transcripts import allowed_tokens
-from specdec_cli.apps.serve.conversations import Conversation, Conversations
+from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.slot import Slot
 
@@ -44,7 +44,7 @@ class Store(Conversations):
 
     def __init__(self, budget_bytes=1 << 20, most=9):
         self.now = 0
-        begin = lambda slot: Conversation(Opened(slot), Stopwatch(self.tick))  # noqa: E731
+        begin = lambda slot: CachedConversation(Opened(slot), Stopwatch(self.tick))  # noqa: E731
         super().__init__(begin, budget_bytes, most, 8, self.tick)
 
     def tick(self):

@@ -18,7 +18,7 @@ import mlx.core as mx
 import pytest
 
 from specdec_cli.apps.tune import figures, screen, training, tuning
-from specdec_cli.apps.tune.figures import Judgement, Look, Measured, Progress, Trained
+from specdec_cli.apps.tune.figures import Evaluation, Judgement, Measured, Trained, TuningProgress
 from specdec_cli.apps.tune.kept import workplace
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.stats import Stats
@@ -69,7 +69,7 @@ def trained(monkeypatch):
     def run(self, parts):
         (self._kept.folder / training.BEST).mkdir(mode=0o700)
         self._student.save(self._kept.folder / training.BEST)
-        return Trained((Look(0, 0.5), Look(1, 0.6, 1.5)), best=1, words=0, ended="the time was up")
+        return Trained((Evaluation(0, 0.5), Evaluation(1, 0.6, 1.5)), best=1, words=0, ended="the time was up")
 
     monkeypatch.setattr(training.Training, "run", run)
     return lambda refusal: monkeypatch.setattr(Judgement, "refusal", refusal)
@@ -282,9 +282,9 @@ def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatc
     monkeypatch.setattr("specdec_cli.terminal.panel.status.can_draw", lambda _: True)
     for module in ("tune", "panel.status"):
         monkeypatch.setattr(f"specdec_cli.terminal.{module}.terminal_size", lambda _: (width, 24))
-    looks, err = tuple(Look(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
+    looks, err = tuple(Evaluation(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
     with screen.tune_progress(err, "training") as report:
-        report(Progress("learning", 59.0, 990, 1000, 3.2, looks))
+        report(TuningProgress("learning", 59.0, 990, 1000, 3.2, looks))
         line = re.findall(r"\x1b\[\?7l(step [^\x1b\r]*)", err.getvalue())[-1]
     assert line.startswith("step 990 of 1000 · 0:59 left") and ("agrees 0.0 → 97.5 %" in line) == (width > 60)
     assert len(line) <= width and ("█" in line) == (width > 80)

@@ -10,7 +10,7 @@ import pytest
 
 from specdec_cli.apps.tune import training
 from specdec_cli.apps.tune.documents import SAID
-from specdec_cli.apps.tune.figures import FEWEST, MEASURING, PIECES, Plan
+from specdec_cli.apps.tune.figures import FEWEST, MEASURING, PIECES, TimePlan
 from specdec_cli.apps.tune.kept import Kept, workplace
 from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.apps.tune.tuning import Tuning, identity
@@ -83,11 +83,11 @@ def test_a_tuning_that_is_killed_in_any_phase_goes_on_where_it_was_to_the_same_v
 @pytest.mark.parametrize("word", [0.0, 0.001, 0.02, 0.05, 0.3])
 def test_measuring_and_judging_take_their_share_of_the_time_on_any_machine(word):
     """On a slow one fewer pieces, then words, then documents: no verdict came within 240 s after --minutes 1."""
-    plan = Plan.within(60, word, drafters=2, documents=29, prompts=14)
+    plan = TimePlan.within(60, word, drafters=2, documents=29, prompts=14)
     assert plan.before + plan.after <= MEASURING * 60 or plan.documents == FEWEST
     if word <= 0.001:
         assert (plan.documents, plan.pieces, plan.words, plan.prompts) == (29, PIECES // 29, SAID, 14)
-    more = Plan.within(120, word, drafters=2, documents=29, prompts=14)
+    more = TimePlan.within(120, word, drafters=2, documents=29, prompts=14)
     assert (more.pieces, more.words, more.prompts) >= (plan.pieces, plan.words, 0)
     assert more.documents * more.words >= plan.documents * plan.words
 

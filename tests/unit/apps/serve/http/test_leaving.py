@@ -64,7 +64,7 @@ def test_whoever_leaves_while_the_prompt_is_read_or_waits_ends_that(tooled, stre
 
 @pytest.mark.parametrize("path, sign", [(PATHS[0], b": still reading\n\n"), (PATHS[1], b"event: ping\n")])
 def test_a_stream_gives_signs_of_life_while_the_prompt_is_read(tooled, monkeypatch, path, sign):
-    monkeypatch.setattr(reply.Reply, "silence_seconds", 0.1)
+    monkeypatch.setattr(reply.ReplyResponse, "silence_seconds", 0.1)
     desk = ScriptedDesk(["a"], between=lambda ticket: time.sleep(0.6))
     with serving(tooled, desk) as (url, _):
         said = httpx.post(url + path, json={**ASKED, "stream": True}, timeout=20).content
@@ -73,7 +73,7 @@ def test_a_stream_gives_signs_of_life_while_the_prompt_is_read(tooled, monkeypat
 
 
 def test_a_stream_gives_signs_of_life_while_much_happens_that_is_not_told_yet(tooled, monkeypatch):
-    monkeypatch.setattr(reply.Reply, "silence_seconds", 0.1)
+    monkeypatch.setattr(reply.ReplyResponse, "silence_seconds", 0.1)
     letters = "<tool_call>" + json.dumps({"name": "f", "arguments": {"a": "x" * 40}}) + "</tool_call>"
     desk = ScriptedDesk([letters], steps=list, between=lambda ticket: time.sleep(0.01))
     tools = [{"type": "function", "function": {"name": "f"}}]

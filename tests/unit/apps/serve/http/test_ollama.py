@@ -240,7 +240,7 @@ def test_a_suffix_is_filled_before(tmp_path):
 
 @pytest.mark.slow
 def test_a_silent_stream_stays_alive_and_every_line_is_an_object(tooled, monkeypatch):
-    monkeypatch.setattr(reply.Reply, "silence_seconds", 0.1)
+    monkeypatch.setattr(reply.ReplyResponse, "silence_seconds", 0.1)
     desk = ScriptedDesk(["ok"], between=lambda ticket: time.sleep(0.6))
     with serving(tooled, desk) as (url, _):
         lines = httpx.post(f"{url}/api/chat", json={"messages": ASKED}, timeout=20).content.splitlines()
