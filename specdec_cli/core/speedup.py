@@ -34,8 +34,8 @@ DRIFT, PRIOR_FREEDOM = 0.06, 3
 EARLIER = 2
 # An interval that reaches to half and twice the estimate says nothing: the machine was too busy to tell.
 WIDEST = 2.0
-# A drafted round reads the weights once at least, as a plain step does; where it seems to take less than so many plain
-# steps, these were disturbed. So they were where it seems to take more than all its passes one by one.
+# A drafted round reads the weights at least once, as a plain step does: one that takes less than so many plain steps
+# means that these were mistimed. So does one that takes more than all its passes one by one.
 LEAST_COST = 0.9
 # No clock tells less.
 LEAST_SECONDS = 1e-9

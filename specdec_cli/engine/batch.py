@@ -25,7 +25,7 @@ MOST_BESIDE = 256
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A reply can go on once the pass that it shares was queued; and again once the verdicts of all replies were."""
+    """Yielded twice a shared pass: until it is queued, then until every verdict is."""
 
 
 @dataclass(frozen=True, slots=True)

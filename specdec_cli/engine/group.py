@@ -306,8 +306,7 @@ class SharedDecisions(Decisions):
         return self._read(*self._send(plan, drafters), drafters)
 
     def look_ahead(self, plan: Plan, drafters: Sequence[str], fixed: bool) -> Plan:
-        """The sum waits for the pass in flight. So that of the round before holds, unless this is the first in a row:
-        a pass is queued while another one runs."""
+        """The plan lags one round, except after a break: the sum of this one waits for the pass in flight."""
         self._sent.append(self._send(plan, drafters))
         if fixed and len(self._sent) == 1:
             return plan

@@ -69,7 +69,7 @@ class Proposed:
 class Pass:
     """One target pass in flight; `packed` is the round's one read-back (`read_back`).
 
-    `queued`: launched before the pass before it was read, or by others: `batch_size` replies share it. `read_tokens` of
+    `queued`: launched before its predecessor was read, or by the batch: `batch_size` replies share it. `read_tokens` of
     the context were read by the draft before it, which took `prefill_seconds` if nothing was read before. `drafted_at`
     is the clock when the draft was done, None where it was not waited for. `reason` is that of K.
     """

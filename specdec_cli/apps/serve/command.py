@@ -203,7 +203,9 @@ def serve(
             stack.enter_context(no_echo(sys.stdin))
             stack.enter_context(log.panel(name, policy.url, scheduler.status))
         stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
-        others = Switch(partial(pairs_here, name, drafter), base, whole=lambda spec: spec_here(spec.pair.name, drafter))
+        others = Switch(
+            partial(pairs_here, name, drafter), base, with_draft=lambda spec: spec_here(spec.pair.name, drafter)
+        )
         switch = others if keep.switch else None
         service = Service(model, scheduler, policy, log.reply, page_files(), switch)
         Server(service, partial(log.started, name, policy.url, key is not None)).run([socket])

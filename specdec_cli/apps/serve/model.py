@@ -128,7 +128,7 @@ def public_name(name: str) -> str:
 class Switch:
     """The other pairs that a server may load instead of its own: only what is on this machine, and one at a time.
 
-    `here` gives them by name, as they are now, `whole` one of them with the draft that is found for it; `base` is what
+    `here` gives them by name, as they are now, `with_draft` one of them with the draft that is found for it; `base` is what
     every request to one starts from. What is known of one is read when it is first asked for, without its weights, and
     stays so.
     """
@@ -136,7 +136,7 @@ class Switch:
     here: Callable[[], Mapping[str, PairSpec]]
     base: Callable[[PairSpec], Request]
     since: int = field(default_factory=lambda: int(time.time()))
-    whole: Callable[[PairSpec], PairSpec] = replace
+    with_draft: Callable[[PairSpec], PairSpec] = replace
     _known: dict[str, Model] = field(default_factory=dict)
 
     def find(self, name: str, settle: Callable[[str], str] = settle) -> Model | None:
@@ -150,7 +150,7 @@ class Switch:
             spec = here.get(name) or targets.get(name) or targets.get(settle(name))
             if spec is None:
                 return None
-            spec = self.whole(spec)
+            spec = self.with_draft(spec)
             model = Model.of_files(resolve(spec), self.base(spec), self.since)
             self._known[name] = replace(model, pair=spec.pair.name)
         return self._known[name]

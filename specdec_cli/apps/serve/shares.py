@@ -21,7 +21,7 @@ class FairClock:
     def joins_at(self) -> float:
         """What a job that comes counts as having had.
 
-        As if it had come before the last turn: beside a long one it waits as long for its next as it made others wait.
+        The clock as it was before the last turn: a head start of one turn.
         """
         return self._before
 

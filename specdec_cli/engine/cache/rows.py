@@ -120,7 +120,7 @@ class KeyValueRows:
             self.keys[row : row + 1, :, self._end - columns : self._end, :] = keys
             self.values[row : row + 1, :, self._end - columns : self._end, :] = values
         if self.values is not None and row < self.values.shape[0]:
-            # A masked value weighs 0, and 0 times what is no number is none: nothing of an earlier row stays.
+            # A masked value weighs 0, and 0 × NaN is NaN: so nothing of an earlier row stays.
             self.values[row : row + 1, :, : self._end - columns, :] = 0
 
     def hand_back(self, row: int, length: int, part: KVCache | WindowKVCache) -> None:

@@ -128,7 +128,7 @@ class Guard:
 
 
 async def drain(receive: Receive) -> None:
-    """Let a client say a little of what nobody reads: cut off while it sends, it would not see the answer."""
+    """Read and drop some of the body: a client that is cut off while it sends would not see the refusal."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DRAIN_SECONDS):
             while (message := await receive())["type"] == "http.request" and message.get("more_body", False):
