@@ -128,9 +128,9 @@ def public_name(name: str) -> str:
 class Switch:
     """The other pairs that a server may load instead of its own: only what is on this machine, and one at a time.
 
-    `here` gives them by name, as they are now, `with_draft` one of them with the draft that is found for it; `base` is what
-    every request to one starts from. What is known of one is read when it is first asked for, without its weights, and
-    stays so.
+    `here` gives them by name, as they are now, `with_draft` one of them with the draft that is found for it; `base` is
+    what every request to one starts from. What is known of one is read when it is first asked for, without its weights,
+    and stays so.
     """
 
     here: Callable[[], Mapping[str, PairSpec]]

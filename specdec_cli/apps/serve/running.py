@@ -71,7 +71,7 @@ class RunningJob:
 
     @property
     def is_late(self) -> bool:
-        """Whether the next shared pass waits for it, so that it can join: a round is soon done, a long reading is not."""
+        """Whether the next shared pass waits for it to join: a round is soon done, a long reading is not."""
         return self.shares and self.decodes and not self.waits and self.handle.reading is None
 
     def turn(self, alone: bool = True) -> Iterator[Event]:
