@@ -37,7 +37,7 @@ from specdec_cli.core import gain
 from specdec_cli.measure.prompts import load
 
 KINDS = {"code": "code", "prose": "prose", "chat": "questions", "edit": "edits"}
-WAYS = ("mlx-lm K = 3", "K = 2", "K = 3", "auto, model alone", "defaults")
+WAYS = ("mlx-lm K = 3", "K = 0", "K = 2", "K = 3", "auto, model alone", "defaults")
 POSITIONS = 3
 
 
@@ -50,21 +50,24 @@ def prompts(kind, count):
 class Ways:
     """Every way to answer, with the same two networks."""
 
-    def __init__(self, target, draft, tokens):
+    def __init__(self, target, draft, tokens, names=WAYS):
         self.pair, self.tokens, self.said = specdec.load(target=str(target), draft=str(draft)), tokens, {}
+        self.names = ("plain", *names)
         self.judged = [[0, 0] for _ in range(POSITIONS)]
         slot = self.pair.session().slot
         self.networks = [one.network.module for one in (slot.target, slot.draft)]
 
     def all(self, temperature):
-        return {
+        every = {
             "plain": self.theirs(None, temperature),
             "mlx-lm K = 3": self.theirs(3, temperature),
+            "K = 0": self.ours(temperature, k=0),
             "K = 2": self.ours(temperature, k=2, drafter="model"),
             "K = 3": self.ours(temperature, k=3, drafter="model"),
             "auto, model alone": self.ours(temperature, k="auto", drafter="model"),
             "defaults": self.ours(temperature),
         }
+        return {name: every[name] for name in self.names}
 
     def warm_up(self, temperature):
         """A few tokens in every way, discarded."""
@@ -132,11 +135,13 @@ class Ways:
 
 def speed(args):
     """Speed over mlx-lm's plain decoding, whole answers."""
-    ways = Ways(released.qwen(), released.qwen_draft(), args.tokens)
-    print("| text | temperature | " + " | ".join(WAYS) + " |\n|" + "---|" * (len(WAYS) + 2))
+    ways = Ways(released.qwen(), released.qwen_draft(), args.tokens, args.ways)
+    print("| text | temperature | " + " | ".join(args.ways) + " |\n|" + "---|" * (len(args.ways) + 2))
     for temperature, count in ((0.0, args.prompts), (1.0, args.sampled)):
+        if not count:
+            continue
         ways.warm_up(temperature)
-        everything = {way: [] for way in ("plain", *WAYS)}
+        everything = {way: [] for way in ways.names}
         for kind, name in KINDS.items():
             units = [text for _, text in prompts(kind, count)]
             found = interleaved(ways.all(temperature), units)
@@ -149,7 +154,7 @@ def speed(args):
 
 
 def row(name, temperature, found):
-    ratios = [Ratio(found["plain"], found[way]) for way in WAYS]
+    ratios = [Ratio(found["plain"], seconds) for way, seconds in found.items() if way != "plain"]
     # Three prompts bound nothing.
     cells = [str(ratio) if ratio.count > 3 else f"{ratio.median:.3f}" for ratio in ratios]
     print(f"| {name} ({len(found['plain'])}) | {temperature:g} | " + " | ".join(cells) + " |", flush=True)
@@ -184,6 +189,7 @@ def main():
     parser.add_argument("--prompts", type=int, default=2, help="of each kind")
     parser.add_argument("--sampled", type=int, default=1, help="of each kind, at temperature 1")
     parser.add_argument("--tokens", type=int, default=40)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     args = parser.parse_args()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True)
     print(
