@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import io
 import os
 import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from specdec_cli.core.errors import DoesNotFit, SpecdecError, reason
+from specdec_cli.core.errors import SpecdecError, not_written, reason
 from specdec_cli.system.link import DESCRIPTOR
 
 
@@ -51,9 +50,6 @@ def drop_unwritten(stream: TextIO | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
 def as_user_error(error: Exception) -> SpecdecError:
     """What a person is told of `error`. Raises: `error` itself where the reader of stdout has gone."""
     if isinstance(error, SpecdecError):
@@ -82,6 +78,4 @@ def _of_the_system(error: Exception) -> SpecdecError | None:
     if not isinstance(error, OSError) or not error.strerror:
         return None
     message = f"{error.filename or 'a file or stream failed'}: {error.strerror}"
-    if error.errno in DISK_FULL:
-        return DoesNotFit(message, "free some space first")
-    return SpecdecError(message, "check its location and its permissions")
+    return not_written(error, message, "check its location and its permissions", "free some space first")

@@ -12,6 +12,7 @@ SpecdecError            exit 1   failed
 
 from __future__ import annotations
 
+import errno
 import re
 import traceback
 from collections.abc import Callable, Iterator
@@ -76,6 +77,14 @@ class DoesNotFit(SpecdecError):
     """Memory, disk or the context window is too small."""
 
     exit_code = 5
+
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+def not_written(error: OSError, message: str, hint: str, when_full: str | None = None) -> SpecdecError:
+    """What a person is told of a file that `error` kept from being written; the hint may be another for a full disk."""
+    return DoesNotFit(message, when_full or hint) if error.errno in DISK_FULL else SpecdecError(message, hint)
 
 
 MOST_SHOWN = 160

@@ -20,7 +20,7 @@ from urllib.parse import urljoin, urlsplit
 import huggingface_hub
 from huggingface_hub import constants
 
-from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, Unanswered
+from specdec_cli.core.errors import DISK_FULL, DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.core.format import duration
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.core.readfile import read_file
@@ -161,7 +161,6 @@ def endpoint() -> str:
 
 AGAIN = "run the same command again: complete files are kept, the one in progress restarts"
 SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only message for a truncated body
-DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 

@@ -5,7 +5,6 @@ The first line is the header; every further one is a message. An answer's line a
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import secrets
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.core import jsonfile
-from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.errors import UsageError, not_written
 from specdec_cli.core.format import count
 from specdec_cli.core.readfile import odd_kind, open_file, read_file
 from specdec_cli.core.textfile import as_utf8
@@ -26,7 +25,6 @@ from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1
 MOST_HEADER_BYTES = 1_000_000
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NAMES = ("pair", "target", "draft", "target_revision", "draft_revision")
 
 
@@ -60,8 +58,8 @@ def save(path: Path, transcript: Transcript) -> None:
     except OSError as error:
         if draft is not None:
             Path(draft).unlink(missing_ok=True)
-        kind = DoesNotFit if error.errno in DISK_FULL else SpecdecError
-        raise kind(f"{path} cannot be written: {error.strerror}", "save it elsewhere: /save FILE") from error
+        told = f"{path} cannot be written: {error.strerror}"
+        raise not_written(error, told, "save it elsewhere: /save FILE") from error
 
 
 def require_file(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,7 +12,7 @@ from typing import Protocol, TextIO
 
 from rich.text import Text
 
-from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError, UsageError, not_written
 from specdec_cli.core.events import Event, to_dict
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.panel.live import PanelDisplay
@@ -99,9 +98,9 @@ class TraceDisplay(JsonlDisplay):
         try:
             super().handle(event)
         except OSError as error:
-            kind = DoesNotFit if error.errno in (errno.ENOSPC, errno.EDQUOT) else SpecdecError
             hint = "the answer itself is whole; name a file on another disk: --trace FILE"
-            self.failure = kind(f"--trace {self._path} ends here, it cannot be written: {error.strerror}", hint)
+            told = f"--trace {self._path} ends here, it cannot be written: {error.strerror}"
+            self.failure = not_written(error, told, hint)
 
     def close(self) -> None:
         """Closes the file."""

@@ -5,7 +5,6 @@ A mistyped command is an error that names the nearest one, never a message; a me
 
 from __future__ import annotations
 
-import difflib
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -16,7 +15,7 @@ from specdec_cli.apps.chat.settings import NAMES, WORDS
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count, percent, speed
 from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
-from specdec_cli.core.request import Constraint, ShapeKind, flag, one_name
+from specdec_cli.core.request import Constraint, ShapeKind, flag, nearest, one_name
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.core.template import THINK_WORDS, TemplateValues
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
@@ -57,9 +56,9 @@ def run_command(chat: Chat, line: str) -> str:
     """Runs `/name argument` and returns the editor's next text. Raises: SpecdecError, Leave."""
     name, *rest = line.strip().split(maxsplit=1)
     if (found := _known(name)) is None:
-        close = difflib.get_close_matches(name, [command.name for command in COMMANDS], 1, 0.5)
-        nearest = f"the nearest: {close[0]}" if close else "/help lists all"
-        raise UsageError(f"there is no command {name}", f"{nearest}; to send it as a message, put a space before the /")
+        close = nearest(name, [command.name for command in COMMANDS])
+        hint = f"the nearest: {close}" if close else "/help lists all"
+        raise UsageError(f"there is no command {name}", f"{hint}; to send it as a message, put a space before the /")
     return found.act(chat, "".join(rest)) or ""
 
 
