@@ -10,7 +10,10 @@ import specdec_cli
 
 PACKAGE = Path(specdec_cli.__file__).parent
 ENTRIES = {
-    "rich": ("terminal", *(f"apps.*.{part}" for part in ("screen", "chats_screen", "thinking", "panel", "download"))),
+    "rich": (
+        "terminal",
+        *(f"apps.*.{part}" for part in ("screen", "chats_screen", "thinking", "panel", "download", "picture")),
+    ),
     "typer": ("main", "command", *(f"apps.*.{part}" for part in ("command", "chats", "servers", "demo"))),
     "mlx": ("engine",),
     "mlx_lm": ("engine", "models"),

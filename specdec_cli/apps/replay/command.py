@@ -42,8 +42,8 @@ def replay(
 
     Accepted and rejected words, and the target's own, have colours and marks.
     """
+    from specdec_cli.apps.replay.picture import trace_picture
     from specdec_cli.core.trace import read_trace
-    from specdec_cli.terminal.export import trace_picture
 
     if speed is not None and not speed > 0.0:
         raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")

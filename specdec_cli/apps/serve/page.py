@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from specdec_cli.terminal.export import MEANINGS
 from specdec_cli.terminal.html import Markup, element, fill, joined, packaged
+from specdec_cli.terminal.panel.answer import MEANINGS
 
 FOLDER = "serve"
 SCRIPTS = ("main.js", "answer.js", "code.js", "element.js", "fences.js", "figures.js", "markdown.js", "stream.js")

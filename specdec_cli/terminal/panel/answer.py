@@ -34,6 +34,16 @@ MARKS: Final = {
 }
 """Of the panel and of pictures. What was decoded plainly has none."""
 
+MEANINGS: Final = {
+    Fate.ACCEPTED: "drafted, and the target agreed",
+    Fate.CORRECTION: "the target's own token in place of a rejected one",
+    Fate.BONUS: "the target's own token after a fully accepted draft",
+    Fate.PLAIN: "the target's own token where nothing was drafted",
+    Fate.REJECTED: "drafted, and the target disagreed: not said",
+    Fate.DISCARDED: "drafted after a rejected token, never judged: not said",
+}
+"""What a picture and a page say of each."""
+
 
 def name_of(fate: Fate) -> str:
     """As people read it; events and files have the fate itself."""

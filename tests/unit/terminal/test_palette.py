@@ -6,6 +6,7 @@ from importlib.resources import files
 import pytest
 from rich.style import Style
 
+from specdec_cli.apps.replay import picture
 from specdec_cli.core.fates import Fate
 from specdec_cli.terminal import export
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES
@@ -38,7 +39,7 @@ def test_black_on_white_has_the_contrast_that_the_standard_says():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
-@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES, export.STYLES], ids=["answer", "rounds", "picture"])
+@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES, picture.STYLES], ids=["answer", "rounds", "picture"])
 @pytest.mark.parametrize("background", ["#ffffff", "#000000"])
 def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, background):
     """Amber on white had 2.9. A word that is dim would have less than its colour."""

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from specdec_cli.apps.serve.page import page_files
-from specdec_cli.terminal.export import MEANINGS
+from specdec_cli.terminal.panel.answer import MEANINGS
 
 FILES = {path: content.decode() for path, content in page_files().items()}
 PAGE = FILES["/"]

@@ -13,9 +13,10 @@ from fakes.racing import scripted
 from fakes.ui_script import PREFILL, ROUNDS, START, drafted, finish, folded
 from specdec_cli.apps.race.events import RaceStart
 from specdec_cli.apps.race.screen import race_file
+from specdec_cli.apps.replay.picture import answer, trace_picture
 from specdec_cli.core.events import Finish
 from specdec_cli.core.trace import Trace, TraceReply
-from specdec_cli.terminal.export import MEANINGS, answer, trace_picture
+from specdec_cli.terminal.panel.answer import MEANINGS
 
 HOSTILE = "</pre><script>alert(1)</script>&amp;\x1b]0;owned\x07\x00\u202e\ufffe]]>[link=x]{0}"
 SCRIPT = TraceReply(START, PREFILL, ROUNDS, finish())
