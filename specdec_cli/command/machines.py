@@ -35,6 +35,8 @@ def several() -> Any:
     try:
         return import_module("specdec_cli.apps.several.command")
     except ModuleNotFoundError as error:
+        if not str(error.name).startswith("specdec_cli.apps"):
+            raise
         raise UsageError("this specdec runs on one machine", "install it whole: pip install specdec-cli") from error
 
 
