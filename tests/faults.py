@@ -376,9 +376,9 @@ FAULTS = (
     ),
     Fault(
         "a full disk ends with 1",
-        "command/process.py",
-        'return DoesNotFit(message, "free some space first")',
-        'return SpecdecError(message, "free some space first")',
+        "core/errors.py",
+        "return DoesNotFit(message, when_full or hint) if",
+        "return SpecdecError(message, when_full or hint) if",
         "unit/command/test_streams.py::test_a_full_disk_under_stdout_is_said_with_exit_code_5",
         "slow",
     ),

@@ -280,8 +280,8 @@ def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_the_live_line_fits_and_has_curves_where_there_is_room(width, monkeypatch):
     monkeypatch.setattr("specdec_cli.terminal.panel.status.can_draw", lambda _: True)
-    for module in ("tune", "panel.status"):
-        monkeypatch.setattr(f"specdec_cli.terminal.{module}.terminal_size", lambda _: (width, 24))
+    for module in ("apps.tune.screen", "terminal.panel.status"):
+        monkeypatch.setattr(f"specdec_cli.{module}.terminal_size", lambda _: (width, 24))
     looks, err = tuple(Evaluation(25 * at, at / 40, 5 - at / 10) for at in range(40)), io.StringIO()
     with screen.tune_progress(err, "training") as report:
         report(TuningProgress("learning", 59.0, 990, 1000, 3.2, looks))
