@@ -394,7 +394,8 @@ def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_ref
     done = run(pair, learner, tmp_path, parts, seconds, clock=lambda: float(next(now)))
     tuned = under_adapter(pair, str(tmp_path / training.BEST))
     found = judge(before, judged(tuned))
-    assert done.best > 0 and found.refusal == ("acceptance fell on documents it never saw" if wrong else ""), found
+    refusals = [f"acceptance {how} on documents it never saw" for how in ("fell", "did not rise beyond noise")]
+    assert done.best > 0 and found.refusal in (refusals if wrong else [""]), found
 
 
 @pytest.mark.parametrize(("bits", "dtype", "costs"), [(None, "float32", False), (4, "float32", True)])
