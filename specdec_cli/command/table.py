@@ -353,6 +353,7 @@ MOVED: Mapping[str, str] = {
     "--private": "specdec chat --private",
     "--panel-size": "--no-panel hides the panel; where little room is, it is one line by itself",
     "--show-rejected": "--rounds prints every round with what was rejected; so do --trace FILE and specdec replay FILE",
+    "--report": "its parts: specdec doctor --selftest --json, specdec audit --json, specdec bench --json",
     "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,
 }
 # fmt: on

@@ -207,6 +207,7 @@ GONE = {
     "--private": ("run", "specdec chat --private"),
     "--panel-size": ("run", "--no-panel"),
     "--show-rejected": ("replay", "--rounds"),
+    "--report": ("doctor", "specdec bench --json"),
     "--schema": ("bench", "run and chat"),
     "--regex": ("audit", "run and chat"),
     "--grammar": ("audit", "run and chat"),
