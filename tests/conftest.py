@@ -58,8 +58,8 @@ def pytest_configure(config):
         raise pytest.UsageError("TEST_DEVICE is gpu, and mlx has no GPU here\nhint: TEST_DEVICE=cpu")
 
 
-# What computes with arrays alone, and asks the system nothing: `sys`, `os` and files are the same to it.
-ARRAYS = tuple(Path(__file__).parent / folder for folder in ("laws", "conformance", "unit/engine"))
+# Of what computes with arrays alone `sys`, `os` and files change nothing.
+ARRAYS = tuple(Path(__file__).parent / folder for folder in ("laws", "conformance"))
 
 
 @pytest.hookimpl(tryfirst=True)
