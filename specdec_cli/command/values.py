@@ -8,6 +8,8 @@ from specdec_cli.core.errors import UsageError
 
 UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 NEVER = ("0", "never")
+SIZES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+OFF = ("0", "off")
 
 
 def parse_seconds(option: str, text: str) -> float:
@@ -24,3 +26,13 @@ def parse_seconds(option: str, text: str) -> float:
 def parse_idle(text: str) -> float | None:
     """Seconds until idle models are unloaded; None keeps them. Raises: UsageError for what is not a time."""
     return None if text in NEVER else parse_seconds("--idle-unload", text)
+
+
+def parse_size(option: str, text: str) -> int:
+    """`500MB`, `8 GB`, `1.5g`, `off` or a number of bytes; off is 0. Raises: UsageError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kmgt]?)b?", text.strip().lower())
+    if text.strip().lower() in OFF:
+        return 0
+    if found is None:
+        raise UsageError(f"{option} {text} is not a size", f"for example: {option} 8GB, or {option} off")
+    return round(float(found[1]) * SIZES[found[2]])

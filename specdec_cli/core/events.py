@@ -116,12 +116,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """The target has read the prompt; `cached_tokens` of it were in its cache."""
+    """The target has read the prompt; `cached_tokens` of it were in its cache, `disk_tokens` of these from disk."""
 
     event: ClassVar[str] = "prefill"
     prompt_tokens: int
     cached_tokens: int
     seconds: float
+    disk_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

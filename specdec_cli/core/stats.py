@@ -145,6 +145,7 @@ class ChatStats:
     prefill_seconds: float = 0.0
     timed_tokens: int = 0
     rounds: Stats = field(default_factory=Stats)
+    disk_tokens: int = 0
 
     def fold(self, event: Event) -> None:
         """Counts one event."""
@@ -152,6 +153,7 @@ class ChatStats:
             case Prefill():
                 self.prompt_tokens += event.prompt_tokens
                 self.cached_tokens += event.cached_tokens
+                self.disk_tokens += event.disk_tokens
                 self.prefill_seconds += event.seconds
             case RoundDone():
                 self.rounds.fold(event.round)

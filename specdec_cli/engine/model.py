@@ -253,6 +253,21 @@ class CachedModel:
         twin._read, twin.origin = self._read[: twin._caches.length], self.origin
         return twin
 
+    def contents(self) -> dict[str, Any]:
+        """What another process needs to `restore` this conversation."""
+        return {"read": list(self._read), "origin": self.origin, "caches": self._caches.contents()}
+
+    def restore(self, contents: Mapping[str, Any]) -> None:
+        """Hold `contents` of a conversation over the same weights, and nothing else."""
+        self.forget()
+        self._caches.restore(contents["caches"])
+        self._read, self.origin, self._released = list(contents["read"]), contents["origin"], False
+
+    @property
+    def ends(self) -> list[int] | None:
+        """Lengths that can be returned to in `contents`; None: all of them."""
+        return self._caches.ends
+
     def mark(self, ends: Sequence[int], kept: int) -> None:
         """From now on prompts are read such that a rollback can come back to any length in `ends`.
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import platformdirs
 
 from specdec_cli.core.errors import SpecdecError, UsageError, reason
+from specdec_cli.session.disk_entries import remove_chats
 from specdec_cli.session.transcript import Transcript, load
 
 TOLD = "this chat is kept: specdec chats; --private keeps none"
@@ -82,7 +83,11 @@ def described(path: Path, words: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def delete(paths: Sequence[Path]) -> dict[Path, str]:
-    """Deletes chats, and what kills left of their writing; why each stays that cannot be deleted."""
+    """Deletes chats, what was kept of their reading, and what kills left of their writing.
+
+    Returns why each stays that cannot be deleted.
+    """
+    remove_chats([path.stem for path in paths])
     stay = _unlinked(paths)
     drafts = kept_folder().glob(".*.jsonl?*")
     ours = (path for path in drafts if not path.with_name(path.name[1:].partition(".jsonl")[0] + ".jsonl").exists())
@@ -106,6 +111,11 @@ class Keeper:
         """`path` is the file of the kept chat `id`, which goes on. One that never `tells` keeps no first chat."""
         self._path, self._id, self._tells, self._seen = path, id, tells, _written(path) if path else 0
         self._deleted = self._failed = False
+
+    def kept_as(self, transcript: Transcript) -> str:
+        """The name of the chat's file, empty unless it is there, written by nobody else."""
+        kept = self._path if transcript.id == self._id else None
+        return kept.stem if kept and _written(kept) == self._seen else ""
 
     def keep(self, transcript: Transcript, save: Callable[[Path], None]) -> str:
         """Has the conversation saved to its own file, if it has turns; returns what to say of that, a failure once."""

@@ -5,9 +5,11 @@ A LoadedPair is shared by all conversations.
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 
 from specdec_cli.core.errors import NotAvailable, Refused, SpecdecError, UsageError
 from specdec_cli.core.format import size
@@ -32,6 +34,7 @@ from specdec_cli.pairs.fingerprint import fingerprints
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
 from specdec_cli.session.cost_file import CostsAtPower, CostStore, power
+from specdec_cli.session.disk_entries import fingerprint
 from specdec_cli.session.session import LoadedPair, sampling_of
 from specdec_cli.session.slot import Slot
 from specdec_cli.system import blas
@@ -309,4 +312,15 @@ def _load_models(
         # A head is never released, so nothing reads it again.
         reload_seconds=clock() - began if drafts else 0.0,
         group=group,
+        fingerprint=cache(lambda: fingerprint(numbers_depend_on(files, kv_bits, where))),
     )
+
+
+def numbers_depend_on(files: PairFiles, kv_bits: int | None, where: str) -> dict[str, str]:
+    """By name, all that the numbers in a cache depend on; `where` is the device with what computes on it."""
+    revisions = " + ".join(f"{name}@{revision}" for name, revision in files.spec.pair.models)
+    asked = {"revisions": revisions, "kv bits": str(kv_bits), "draft context": str(files.spec.pair.draft_context)}
+    try:
+        return fingerprints(files) | device.versions() | asked | {"device": where}
+    except OSError:  # a file is gone since it was read: nothing else has this name
+        return {"unknown": secrets.token_hex(16)}

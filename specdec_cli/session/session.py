@@ -23,6 +23,7 @@ from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
 from specdec_cli.engine.batch import Seat, Waiting
+from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.drafters.base import read_together
@@ -44,6 +45,7 @@ from specdec_cli.models.turns import Message
 from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostStore, Values
+from specdec_cli.session.disk_cache import LEAST_TOKENS, DiskCache
 from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.meter import GainMeter
 from specdec_cli.session.slot import Slot
@@ -59,9 +61,11 @@ def read_prompt(
     clock: Clock,
     cancelled: Cancelled,
     seat: Seat | None = None,
+    from_disk: tuple[int, float] = (0, 0.0),
 ) -> Generator[Reading | Prefill | Waiting, None, tuple[bool, int, float]]:
     """`target` reads all but the last token of `context`, a chunk a step; a short one beside others, from a `seat`.
 
+    `from_disk`: tokens that came from there, and their seconds.
     Returns (whether cancelled, tokens read alone, their seconds).
     """
     began = clock()
@@ -78,7 +82,7 @@ def read_prompt(
         if halted := cancelled():
             break
     seconds = clock() - began
-    yield Prefill(prompt_tokens=len(context), cached_tokens=cached, seconds=seconds)
+    yield Prefill(len(context), cached, seconds + from_disk[1], min(from_disk[0], cached))
     return halted, target.length - beside, seconds
 
 
@@ -91,7 +95,8 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
     `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
-    The ranks of a `group` share the target; `machine_bytes` are each one's weights.
+    The ranks of a `group` share the target; `machine_bytes` are each one's weights. What was read is kept in `disk`,
+    if anywhere, under the `fingerprint` of all that its numbers depend on.
     """
 
     pair: Pair
@@ -104,6 +109,8 @@ class LoadedPair:
     reload_seconds: float = 0.0
     group: Group | None = None
     machine_bytes: tuple[int, ...] = ()
+    fingerprint: Callable[[], str] = str
+    disk: DiskCache | None = None
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
 
     @property
@@ -188,6 +195,9 @@ class Session:
 
     def __init__(self, pair: LoadedPair, slot: Slot, clock: Clock = time.perf_counter) -> None:
         self.pair, self.slot, self.clock = pair, slot, clock
+        # What of this conversation is on disk; several machines have its parts.
+        self._kept: Sequence[int] = ()
+        self._disk = pair.disk if pair.group is None else None
         self._controller = DraftController(slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds)
 
     def reply(
@@ -222,11 +232,35 @@ class Session:
         """The same for ids and a valid request, where others wait for the end; from a `seat`, passes may be shared."""
         return self._events(prompt, request, cancelled, raw, seat, measures_last=False)
 
+    def keep(self, owner: str = "", ends: bool = False) -> None:
+        """Have what was read kept on disk, for the chat `owner`, if it doubled since it last was, or if this `ends`."""
+        disk, ids = self._disk, self.slot.tokens
+        if disk is None:
+            return
+        new = len(ids) - (kept := common_prefix(self._kept, ids))
+        if new < LEAST_TOKENS or (new < kept and not ends):
+            return
+        if disk.write(self.pair.fingerprint(), self.slot, owner, waits=ends):
+            self._kept = tuple(ids)
+
+    def _restore(self, prompt: Sequence[int]) -> int:
+        """Take from disk what spares reading `prompt`; so many of its tokens."""
+        disk = self._disk
+        if disk is None or len(prompt) <= LEAST_TOKENS or not disk.is_used:
+            return 0
+        restored = disk.restore(self.pair.fingerprint(), self.slot, prompt)
+        if restored:
+            self._kept = tuple(self.slot.tokens)
+        return restored
+
     def _events(
         self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool, seat: Seat | None, **more: bool
     ) -> Generator[Event | Waiting]:
         with recovering(self.slot.target, self.slot.draft):
             reply = Reply(self.pair, self.slot, prompt, request, raw)
+            began = self.clock()
+            if restored := self._restore(prompt):
+                reply.from_disk = restored, self.clock() - began
             if self.pair.group is None:
                 yield from reply.events(self._controller, self.clock, cancelled, seat, **more)
                 return
@@ -266,6 +300,8 @@ class Reply:
         self.matcher = self._matcher()
         self.sampling = self._sampling()
         self.stats = Stats()
+        # Tokens of the prompt that came from disk, and the seconds that it took.
+        self.from_disk = 0, 0.0
 
     def events(
         self,
@@ -289,7 +325,9 @@ class Reply:
         drafters = controller.begin(
             self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher, decisions
         )
-        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, decisions.cancelled_now, seat)
+        halted, read, seconds = yield from read_prompt(
+            target, drafters, context, clock, decisions.cancelled_now, seat, self.from_disk
+        )
         controller.prompt_was_read(read, seconds)
         writer = self._writer()
         meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens)

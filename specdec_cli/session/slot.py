@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.cached_head import CachedHead
@@ -60,6 +61,16 @@ class Slot:
         Arrays are copied when one of the two writes.
         """
         return Slot(self.target.copy(length), self.draft.copy(length) if self.draft else None)
+
+    def contents(self) -> dict[str, Any]:
+        """What another process needs to `restore` this conversation: ids, plain numbers and arrays."""
+        return {"target": self.target.contents(), "draft": self.draft.contents() if self.draft else None}
+
+    def restore(self, contents: Mapping[str, Any]) -> None:
+        """Hold `contents` of a conversation over the same weights, and nothing else."""
+        self.target.restore(contents["target"])
+        if self.draft is not None:
+            self.draft.restore(contents["draft"])
 
     def fresh(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""

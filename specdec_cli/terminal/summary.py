@@ -54,7 +54,8 @@ def summary(
     if said and tells_read and prefill:
         read = f"prompt {count(prefill.prompt_tokens, 'token')}"
         cached = f"{prefill.cached_tokens:,}".replace(",", " ")
-        said.append((f"{read}, {cached} from cache" if prefill.cached_tokens else read, "dim"))
+        disk = f" ({count(prefill.disk_tokens, 'token')} from disk)" if prefill.disk_tokens else ""
+        said.append((f"{read}, {cached} from cache{disk}" if prefill.cached_tokens else read, "dim"))
     line = fitted(said, [*_cut(start, finish), *_unkept(start, finish)], width)
     told = [(", ".join(machines(start)), "dim")] if said and start.machine_bytes else []
     told += [*paces(prefill, stats), *costs(start, stats)] if verbose else []
@@ -132,7 +133,7 @@ def reason(stats: Mapping[str, Any]) -> str:
 def paces(prefill: Prefill | None, stats: Mapping[str, Any]) -> list[Words]:
     """How fast the prompt was read and the answer written, where enough tokens were timed."""
     said, read = [], prefill.prompt_tokens - prefill.cached_tokens if prefill else 0
-    if prefill and prefill.seconds and read >= FEWEST_TIMED:
+    if prefill and prefill.seconds and not prefill.disk_tokens and read >= FEWEST_TIMED:
         said.append(f"read {count(read, 'token')} at {speed(read / prefill.seconds)}")
     if (rate := reliable_pace(stats)) is not None:
         said.append(f"wrote {count(stats['emitted_tokens'], 'token')} at {speed(rate)}")

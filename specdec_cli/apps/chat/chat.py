@@ -26,7 +26,8 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
-from specdec_cli.session.kept_chats import Keeper
+from specdec_cli.session.disk_entries import remove_chats
+from specdec_cli.session.kept_chats import Keeper, kept_chats
 from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Interrupt, Presses
 from specdec_cli.session.transcript import Transcript, save
@@ -132,6 +133,8 @@ class Chat:
         self.unsaved_code = 0
         self.stats = ChatStats()
         self.context_tokens = 0
+        # Names of the chats whose reading may be on disk.
+        self._on_disk: set[str] = set()
         self._capacity: Capacity | None = None
         self._measure()
 
@@ -215,6 +218,7 @@ class Chat:
 
         Raises: SpecdecError, changing nothing, if the template refuses it.
         """
+        self._keep_read(ends=True)
         before, self.transcript = self.transcript, transcript
         try:
             self._measure()
@@ -226,6 +230,7 @@ class Chat:
     def switch(self, spec: PairSpec) -> None:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
         before = self.loaded.spec
+        self._keep_read(ends=True)
         self._capacity = None
         del self.loaded
         gc.collect()
@@ -263,7 +268,22 @@ class Chat:
         if not warned and self.memory_warning:
             self.screen.notice(self.memory_warning)
         self._keep()
+        self._keep_read()
         return ""
+
+    def close(self) -> None:
+        """The chat is over: what was read is on disk once this returns."""
+        if "loaded" in vars(self):  # not where another pair could not be loaded, nor this one again
+            self._keep_read(ends=True)
+            if disk := self.loaded.session.pair.disk:
+                disk.finish()
+                remove_chats(self._on_disk - {path.stem for path in kept_chats()})
+
+    def _keep_read(self, ends: bool = False) -> None:
+        """Have what was read kept on disk, as the chat itself is: not what was deleted meanwhile."""
+        if self.keeper and (name := self.keeper.kept_as(self.transcript)):
+            self._on_disk.add(name)
+            self.loaded.session.keep(name, ends)
 
     def _fit(self, conversation: Conversation, text: str, request: Request) -> Fitted:
         limit, capacity = self.context_limit, self.capacity

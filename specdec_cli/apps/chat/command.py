@@ -33,6 +33,7 @@ from specdec_cli.command.options import (
     ShapeOptions,
 )
 from specdec_cli.command.process import as_user_error
+from specdec_cli.command.values import parse_size
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
@@ -42,6 +43,7 @@ from specdec_cli.session.conversation import OVERFLOWS, Conversation, Overflow
 
 if TYPE_CHECKING:
     from specdec_cli.apps.chat.loop import Reader
+    from specdec_cli.session.disk_cache import DiskCache
     from specdec_cli.session.kept_chats import Keeper
     from specdec_cli.session.transcript import Transcript
 
@@ -74,6 +76,7 @@ def chat(
     display: DisplayOptions,
     sampling: SamplingOptions,
     private: bool = False,
+    cache_disk: str | None = None,
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
     """Talk over many turns; what was read is kept."""
@@ -92,7 +95,7 @@ def chat(
     keeper = None if saved_to or private else Keeper(kept, transcript.id, display.notices)
     asked, overflow = AnswerSettings.read(answer, sampling, shape), cast(Overflow, on_overflow)
     with keys_kept(display):
-        talk(models, asked, display, transcript, keeper, not private, saved_to, overflow, prompt or "")
+        talk(models, asked, display, transcript, keeper, not private, cache_disk, saved_to, overflow, prompt or "")
 
 
 def keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
@@ -110,6 +113,7 @@ def talk(
     transcript: Transcript,
     keeper: Keeper | None,
     history: bool,
+    cache_disk: str | None = None,
     saved_to: Path | None = None,
     on_overflow: Overflow = OVERFLOWS[0],
     first: str = "",
@@ -127,12 +131,13 @@ def talk(
     settings = ChatSettings(
         asked.request(first_spec), overflow=on_overflow, asked=asked.template, panel=display.panel is not False
     )
+    disk = disk_cache(cache_disk, display) if keeper else None
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(spec: PairSpec) -> Loaded:
         read = spec.reading(parse_draft_context(models.draft_context))
         session = load_session(read, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
-        return Loaded(spec, session)
+        return Loaded(spec, replace(session.pair, disk=disk).session())
 
     with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
@@ -148,9 +153,24 @@ def talk(
         if turns and display.notices:  # where a saved conversation broke off
             screen.quote(f"> {turns[-1].user}\n\n{turns[-1].answer.text}\n")
         person = sys.stdin.isatty()
-        code = run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
+        with closing(chat):
+            code = run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
     if code:
         raise typer.Exit(code)
+
+
+def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:
+    """Where what is read is kept, in the size that was `asked` for, else the usual one. Raises: UsageError."""
+    from specdec_cli.session.disk_cache import DiskCache
+    from specdec_cli.session.disk_entries import disk_cache_folder, usual_bytes
+
+    most_bytes = usual_bytes() if asked is None else parse_size("--cache-disk", asked)
+
+    def tell(sentence: str) -> None:
+        if display.notices:
+            notify(sentence, display.plain)
+
+    return DiskCache(disk_cache_folder(), most_bytes, tell) if most_bytes else None
 
 
 def kept_file(last: bool, resume: Path | None, display: DisplayOptions) -> Path | None:

@@ -15,6 +15,7 @@ from specdec_cli.pairs.drafts import compared_file
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.session.cost_file import cost_file
+from specdec_cli.session.disk_entries import DISK_CACHE, disk_cache_folder
 from specdec_cli.session.kept_chats import kept_folder
 from specdec_cli.system.config import config_file
 from specdec_cli.system.servers import servers_folder
@@ -30,6 +31,7 @@ def places() -> Iterator[tuple[str, list[Path], str]]:
     yield "typed lines", [state / "history"], ""
     yield "tuned", [path for path in _inside(tuned) if path.name[0] != "."], "specdec rm NAME"
     yield "stopped trainings", [path for path in _inside(tuned) if path.name[0] == "."], ""
+    yield "disk cache", _inside(disk_cache_folder()), f"specdec rm {DISK_CACHE}"
     yield "heads", _inside(heads_folder()), "specdec rm NAME"
     yield "measured costs", [cost_file().path], ""
     yield "self-test", [state / "selftest.json"], ""

@@ -44,6 +44,7 @@ def pairs(
         return
     from specdec_cli.apps.pairs.screen import print_pairs
     from specdec_cli.pairs import catalog, choose
+    from specdec_cli.session import disk_entries
     from specdec_cli.terminal.display import print_json
 
     known = catalog.registry()
@@ -57,6 +58,8 @@ def pairs(
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
         print_pairs(sys.stdout, rows, physical_bytes(), every)
+        if held := disk_entries.held_bytes():
+            say(f"{size(held)} of conversations that were read: specdec rm {disk_entries.DISK_CACHE} removes them")
     unread = [folder for folder in model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     say(*(f"{folder}, one of your model folders, is not there or cannot be read" for folder in unread))
     damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
@@ -318,8 +321,15 @@ def rm(*, named: NameOptions, yes: bool = False) -> None:
     """
     from specdec_cli.pairs import catalog, tuned
     from specdec_cli.pairs.pull import carry_out, plan_removal
+    from specdec_cli.session import disk_entries
 
     name, known = named.required, catalog.registry()
+    if name == disk_entries.DISK_CACHE:
+        held = disk_entries.held_bytes()
+        ask(f"Remove {size(held)} of conversations that were read?", yes)
+        disk_entries.remove_all()
+        say(f"freed {size(held)}; the chats themselves stay")
+        return
     if folder := tuned.folder_named(name, known.pairs.get(name)):
         say(f"{folder}: {size(tuned.size_bytes(folder))}; the models that it was tuned on stay")
         ask(f"Delete {folder.name}?", yes)

@@ -68,6 +68,7 @@ def run(
     display: DisplayOptions,
     sampling: SamplingOptions,
     private: bool = False,
+    cache_disk: str | None = None,
 ) -> None:
     """Answer one prompt; stdout holds the answer alone.
 
@@ -84,7 +85,7 @@ def run(
         asked = AnswerSettings.read(answer, sampling, shape)
         keeper = None if private else Keeper(tells=display.notices)
         with keys_kept(display):
-            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not private)
+            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not private, cache_disk)
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), file_text(predict, "--predict", "name a file of what you expect")

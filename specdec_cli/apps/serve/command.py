@@ -20,8 +20,9 @@ from specdec_cli.apps.serve.servers import start_in_background
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.load import introduce_demo, load_session, specify, without_reason
 from specdec_cli.command.options import ModelOptions
-from specdec_cli.command.values import parse_idle
+from specdec_cli.command.values import parse_idle, parse_size
 from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.format import size
 from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import Request, parse_k
@@ -105,6 +106,7 @@ class KeepOptions:
 
     slots: int = SLOTS
     cache_bytes: int | None = None
+    cache_disk: str | None = None
     parallel: int = PARALLEL
     idle_unload: str = "10m"
     switch: bool = False
@@ -146,6 +148,7 @@ def serve(
     OpenAI's, Anthropic's, Ollama's and llama.cpp's protocols, closed to other machines.
     """
     draft_length, idle_seconds = parse_k(k), parse_idle(keep.idle_unload)
+    disk_bytes = parse_size("--cache-disk", keep.cache_disk or "off")
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)
@@ -170,6 +173,8 @@ def serve(
         from specdec_cli.apps.serve.page import page_files
         from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
         from specdec_cli.pairs.files import resolve
+        from specdec_cli.session.disk_cache import DiskCache
+        from specdec_cli.session.disk_entries import disk_cache_folder
         from specdec_cli.system.servers import announced
         from specdec_cli.terminal.suspension import no_echo
 
@@ -177,13 +182,15 @@ def serve(
         socket = stack.enter_context(closing(listen(access.host, access.port)))
         policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
         name, drafter = spec.pair.name, drafter_at(models.drafter, ks)
+        disk = DiskCache(disk_cache_folder(), disk_bytes, log.say) if disk_bytes else None
 
         def load(spec: PairSpec) -> LoadedPair:
             holds(0, 0, loading=True)
             try:
-                return load_session(
+                pair = load_session(
                     spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
                 ).pair
+                return replace(pair, disk=disk)
             except BaseException:
                 holds(0, 0)
                 raise
@@ -208,7 +215,8 @@ def serve(
         )
         switch = others if keep.switch else None
         service = Service(model, scheduler, policy, log.reply, page_files(), switch)
-        Server(service, partial(log.started, name, policy.url, key is not None)).run([socket])
+        kept = f"up to {size(disk.most_bytes)} of what is read is kept in {disk.folder}" if disk else ""
+        Server(service, partial(log.started, name, policy.url, key is not None, kept)).run([socket])
     return None
 
 

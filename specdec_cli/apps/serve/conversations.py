@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from specdec_cli.apps.serve.job import Job
 from specdec_cli.engine.pipeline import Clock
@@ -26,7 +27,8 @@ SHORTEST_COPY = 16
 class CachedConversation:
     """One slot of caches, its session and that one's clock.
 
-    `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it.
+    `goes_on_at`: a prompt that shares so many tokens continues this conversation; others only begin like it. It was
+    `used` so often: one that nobody went on with is kept on disk only with the models.
     """
 
     session: Session
@@ -36,6 +38,7 @@ class CachedConversation:
     used_at: float = 0.0
     busy: bool = False
     goes_on_at: int = 0
+    used: int = 0
 
     @property
     def slot(self) -> Slot:
@@ -81,7 +84,7 @@ class Conversations:
             found = near
         else:
             found = self._keep(self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None))
-        found.busy, found.used_at = True, self._clock()
+        found.busy, found.used_at, found.used = True, self._clock(), found.used + 1
         found.conversation_id = identity or found.conversation_id
         found.goes_on_at = ends[-1] if len(ends) > 1 else ((ends[0] if ends else 0) + len(prompt)) // 2
         found.slot.mark(prompt, ends, self._snapshots)
@@ -91,6 +94,8 @@ class Conversations:
     def give_back(self, kept: CachedConversation) -> None:
         """It is no longer in use."""
         kept.busy, kept.nbytes, kept.used_at = False, kept.slot.nbytes, self._clock()
+        if kept.used > 1:
+            kept.session.keep()
         self.fit(self._budget_bytes)
 
     def discard(self, kept: CachedConversation) -> None:
@@ -101,7 +106,17 @@ class Conversations:
         """Drop what nobody uses, the newest last, until the rest is within the budget."""
         idle = sorted((kept for kept in self._kept if not kept.busy), key=lambda kept: kept.used_at)
         while idle and (self.nbytes > budget_bytes or len(self._kept) > self._most):
-            self._kept.remove(idle.pop(0))
+            gone = idle.pop(0)
+            self._kept.remove(gone)
+            if gone.used > 1:
+                gone.session.keep(ends=True)
+
+    def keep(self, most_bytes: int) -> None:
+        """Have those that were used last kept on disk, `most_bytes` of them: the models leave the memory."""
+        by_use = sorted(self._kept, key=lambda kept: kept.used_at)
+        sums = list(accumulate(kept.nbytes for kept in reversed(by_use)))
+        for kept in by_use[len(by_use) - sum(one <= most_bytes for one in sums) :]:
+            kept.session.keep(ends=True)
 
     def _nearest(self, prompt: Sequence[int], identity: str | None) -> tuple[CachedConversation | None, int]:
         """Who has read the most of `prompt` that can be returned to; between equals the one of that id, idle, new."""

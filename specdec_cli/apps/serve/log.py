@@ -52,12 +52,14 @@ class ServerLog:
             print_notice(self._err, line, self._plain)
             bound_log(self._err)
 
-    def started(self, name: str, url: str, wants_key: bool) -> None:
-        """The server listens."""
+    def started(self, name: str, url: str, wants_key: bool, kept: str = "") -> None:
+        """The server listens; `kept` says what it keeps on disk, if anything."""
         clients = "anyone with its key" if wants_key else "this machine only"
         self.say(f"{name} serves {clients}. OpenAI clients use {url}/v1;")
         self.say(f"Anthropic, Ollama and llama.cpp clients, and browsers, use {url}")
         self.say("Ctrl-C stops it; specdec help serve says what each client needs")
+        if kept:
+            self.say(kept)
         if not is_terminal(self._err):
             self.say(f"{self._now()} started")
 
@@ -103,7 +105,8 @@ def reply_line(clock: str, facts: Mapping[str, Any]) -> str:
     status = WORDS.get(facts["status"], f" {facts['status']}")
     said = [f"{clock} {str(facts['path']).removeprefix('/').removeprefix('v1/')}{status}"]
     if facts["emitted_tokens"]:
-        reused = f" ({facts['cached_tokens']} reused)" if facts["cached_tokens"] else ""
+        from_disk = f", {facts['disk_tokens']} of them from disk" if facts["disk_tokens"] else ""
+        reused = f" ({facts['cached_tokens']} reused{from_disk})" if facts["cached_tokens"] else ""
         said.append(f"{facts['prompt_tokens']}{reused} → {count(facts['emitted_tokens'], 'token')}")
     if facts["tokens_per_second"]:
         said.append(speed(facts["tokens_per_second"]))

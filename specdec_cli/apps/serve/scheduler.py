@@ -11,7 +11,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -412,6 +412,11 @@ class Scheduler:
         self._queue.wait(None)
 
     def _unload(self) -> None:
+        """Drop the models. What was read by them is on disk before, where it is kept at all."""
+        if self._pair and self._conversations and (disk := self._pair.disk):
+            with suppress(SpecdecError), untrusted(unforeseen):
+                self._conversations.keep(disk.most_bytes)
+                disk.finish()
         self._conversations = self._pair = self._sharing = None
         gc.collect()
         clear_cache()

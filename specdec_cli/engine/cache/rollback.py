@@ -6,7 +6,7 @@ Only this module, `kinds`, `window` and `recompute` know that there are differen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -181,6 +181,25 @@ class Caches:
         for part in twin._trimmed:  # the next pass makes room for tokens to come
             vars(part).update(without_room(part))
         return twin
+
+    def contents(self) -> dict[str, Any]:
+        """What another process needs to `restore` them, in arrays of their own size; the last pass stays behind."""
+        parts = [without_room(part) for part in leaves(self.layers)]
+        snapshots = [[kept.length, list(kept.states)] for kept in self._snapshots]
+        return {"length": self.length, "parts": parts, "snapshots": snapshots}
+
+    def restore(self, contents: Mapping[str, Any]) -> None:
+        """Hold `contents` of caches of the same network, and nothing else."""
+        self.reset()
+        for part, attributes in zip(leaves(self.layers), contents["parts"], strict=True):
+            vars(part).update(attributes)
+        self.length = contents["length"]
+        self._snapshots = [Snapshot(length, tuple(states)) for length, states in contents["snapshots"]]
+
+    @property
+    def ends(self) -> list[int] | None:
+        """The lengths that a rollback of `contents` can surely reach; None: all of them."""
+        return [*(kept.length for kept in self._snapshots), self.length] if self.needs_snapshots else None
 
     def rollback(self, length: int) -> int:
         """Take back what lies after `length`; returns the length reached, which is less only if it must be.

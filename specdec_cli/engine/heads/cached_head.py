@@ -10,14 +10,14 @@ Letters: T tokens, D hidden size, V the target's vocabulary size.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from specdec_cli.core.errors import Refused, SpecdecError
-from specdec_cli.engine.cache.cache_kinds import detached
+from specdec_cli.engine.cache.cache_kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.heads.load_head import HeadAgreement, HeadNetwork
@@ -133,6 +133,21 @@ class CachedHead:
         self._waiting: list[mx.array] = []
         self._last: HeadPass | None = None
         self._drafted = 0
+
+    def contents(self) -> dict[str, Any]:
+        """What another process needs to `restore` this conversation: entries, and states that wait to be read."""
+        self._take_back()
+        cache = None if self._cache is None else without_room(self._cache)
+        held = {"context": list(self._context), "origin": self._origin, "entries": self._entries}
+        return {"cache": cache, "waiting": list(self._waiting), **held}
+
+    def restore(self, contents: Mapping[str, Any]) -> None:
+        """Hold `contents` of a conversation over the same head and target, and nothing else."""
+        self.forget()
+        if self._cache is not None:
+            vars(self._cache).update(contents["cache"])
+        self._context, self._waiting = list(contents["context"]), list(contents["waiting"])
+        self._origin, self._entries = contents["origin"], contents["entries"]
 
     @property
     def length(self) -> int:

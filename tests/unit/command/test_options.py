@@ -253,6 +253,7 @@ SET = {
     "on_overflow": "drop-oldest",
     "slots": "3",
     "cache_bytes": "1000",
+    "cache_disk": "2GB",
     "private": "true",
 }
 

@@ -36,7 +36,9 @@ events = st.one_of(
         device=st.sampled_from(["metal", "cuda", "cpu"]),
         caches=st.dictionaries(st.text(), st.lists(st.text(), max_size=2).map(tuple), max_size=2),
     ),
-    st.builds(Prefill, prompt_tokens=st.integers(0), cached_tokens=st.integers(0), seconds=seconds),
+    st.builds(
+        Prefill, prompt_tokens=st.integers(0), cached_tokens=st.integers(0), seconds=seconds, disk_tokens=st.integers(0)
+    ),
     st.builds(
         RoundDone, round=rounds, pieces=st.lists(st.text(), max_size=4).map(tuple), next_piece=st.text(), text=st.text()
     ),

@@ -377,6 +377,11 @@ class ServedAnswer:
         return self.prefill.cached_tokens if self.prefill else 0
 
     @property
+    def from_disk(self) -> int:
+        """Those of them that came from disk."""
+        return self.prefill.disk_tokens if self.prefill else 0
+
+    @property
     def cut(self) -> bool:
         """Whether it ended because it may be no longer."""
         return self.finish is not None and self.finish.reason == "length"

@@ -104,6 +104,8 @@ def usage(answers: Sequence[ServedAnswer]) -> dict[str, Any]:
         "total_tokens": prompt + emitted,
         "prompt_tokens_details": {"cached_tokens": sum(one.cached for one in prompts)},
     }
+    if from_disk := sum(one.from_disk for one in prompts):
+        found["prompt_tokens_details"]["disk_tokens"] = from_disk
     details: dict[str, int] = {}
     if answers[0].thought is not None:
         details["reasoning_tokens"] = sum(answer.thought or 0 for answer in answers)

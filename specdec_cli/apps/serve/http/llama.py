@@ -65,6 +65,7 @@ def health(model: Model, state: SchedulerStatus) -> dict[str, Any]:
     queue = [{"position": place, "endpoint": handle.job.endpoint} for place, handle in enumerate(state.waiting, 1)]
     busy = {"running": len(state.running), "sharing": state.sharing, "waiting": len(queue), "queue": queue}
     busy |= {"turns": state.turns} if state.turns else {}
+    busy |= {"disk_tokens": state.totals.disk_tokens} if state.totals.disk_tokens else {}
     return {"status": "ok", "server": "specdec", "model": state.pair or model.name, "loaded": state.loaded, **busy}
 
 
@@ -136,6 +137,7 @@ def metrics(status: SchedulerStatus) -> str:
     figures = [
         ("prompt_tokens_total", "Prompt tokens read", read),
         ("prompt_tokens_cached_total", "Prompt tokens that a cache held", totals.cached_tokens),
+        ("prompt_tokens_from_disk_total", "Those of them that came from disk", totals.disk_tokens),
         ("prompt_seconds_total", "Seconds spent reading prompts", totals.prefill_seconds),
         ("tokens_predicted_total", "Tokens generated", rounds.emitted_tokens),
         ("tokens_predicted_seconds_total", "Seconds spent generating", rounds.decode_seconds),

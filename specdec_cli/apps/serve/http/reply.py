@@ -78,6 +78,7 @@ class Record:
             "seconds": round(self.seconds, 3),
             "prompt_tokens": sum(len(answer.prompt) for answer in self.answers),
             "cached_tokens": sum(answer.cached for answer in self.answers),
+            "disk_tokens": sum(answer.from_disk for answer in self.answers),
             "emitted_tokens": sum(answer.emitted for answer in self.answers),
             "tokens_per_second": round(timed / seconds, 1) if seconds and timed else None,
             "failure": self.failure,

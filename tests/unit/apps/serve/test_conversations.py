@@ -36,7 +36,10 @@ class Opened:
     """A session without a pair."""
 
     def __init__(self, slot):
-        self.slot = slot or Slot(Held())
+        self.slot, self.kept = slot or Slot(Held()), []
+
+    def keep(self, ends=False):
+        self.kept.append(ends)
 
 
 class Store(Conversations):

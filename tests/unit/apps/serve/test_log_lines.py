@@ -16,6 +16,7 @@ FACTS = {
     "seconds": 1.234,
     "prompt_tokens": 57,
     "cached_tokens": 40,
+    "disk_tokens": 0,
     "emitted_tokens": 120,
     "tokens_per_second": 118.3,
     "draft_n": 96,

@@ -1,0 +1,255 @@
+"""Entries on disk: found by their ids, never wrong, never half there, within their limit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import mlx.core as mx
+import pytest
+
+from fakes.chat import BYTES, networks, tokenizer_in
+from fakes.models import tiny_folder
+from specdec_cli.core.events import Prefill, RoundDone
+from specdec_cli.engine import device
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session import kept_chats
+from specdec_cli.session.disk_cache import DiskCache
+from specdec_cli.session.disk_entries import Entry, fingerprint
+from specdec_cli.session.load import numbers_depend_on
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.slot import Slot
+
+PROMPT = [(7 * i * i + i) % (BYTES - 3) + 3 for i in range(300)]
+
+
+@pytest.fixture(scope="module")
+def weights():
+    target, draft = networks("qwen3")
+    return CachedModel(target, "target"), CachedModel(draft, "draft")
+
+
+def read_slot(weights, ids=PROMPT):
+    """A slot whose target and draft have read `ids`."""
+    slot = Slot(*weights).fresh()
+    for model in (slot.target, slot.draft):
+        for _ in model.prefill([*ids, 3]):
+            pass
+    return slot
+
+
+def stored(weights, folder, ids=PROMPT, most_bytes=10**9, owner="", told=None):
+    cache = DiskCache(folder, most_bytes, told.append if told is not None else pytest.fail)
+    cache.write("print", read_slot(weights, ids), owner)
+    cache.finish()
+    return cache
+
+
+def restored(weights, folder, prompt, print_="print"):
+    slot = Slot(*weights).fresh()
+    return DiskCache(folder, 10**9).restore(print_, slot, prompt), slot
+
+
+def test_what_was_read_comes_back_and_nothing_of_another_text(weights, tmp_path):
+    stored(weights, tmp_path / "disk")
+    found, slot = restored(weights, tmp_path / "disk", [*PROMPT, 9, 9])
+    assert found == len(PROMPT) and list(slot.tokens) == PROMPT
+    assert restored(weights, tmp_path / "disk", [4, *PROMPT])[0] == 0
+    assert restored(weights, tmp_path / "disk", [*PROMPT, 9], print_="other")[0] == 0
+    # So short a beginning is sooner read.
+    assert restored(weights, tmp_path / "disk", [*PROMPT[:200], 9, 9, 9])[0] == 0
+
+
+def test_the_longest_one_is_taken_and_a_longer_one_of_the_same_chat_replaces_it(weights, tmp_path):
+    folder = tmp_path / "disk"
+    stored(weights, folder, PROMPT[:270], owner="a")
+    stored(weights, folder, PROMPT, owner="b")
+    assert restored(weights, folder, [*PROMPT, 9])[0] == 300 and len(list(folder.glob("*.json"))) == 2
+    stored(weights, folder, [*PROMPT, 5, 6], owner="a")
+    assert sorted(len(Entry.read(path).ids) for path in folder.glob("*.json")) == [300, 302]
+
+
+def test_files_are_the_users_own(weights, tmp_path):
+    stored(weights, tmp_path / "disk")
+    assert (tmp_path / "disk").stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "disk").iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("part", ["json", "safetensors"])
+def test_an_altered_or_cut_entry_is_removed_and_read_anew(weights, tmp_path, part):
+    for at in range(0, 100, 7):
+        folder = tmp_path / f"{part} {at}"
+        stored(weights, folder)
+        (path,) = folder.glob(f"*.{part}")
+        data = bytearray(path.read_bytes())
+        place = len(data) * at // 100
+        if at % 2:
+            data = data[:place]
+        else:
+            data[place] ^= 1 << at % 8
+        path.write_bytes(data)
+        found, slot = restored(weights, folder, [*PROMPT, 9])
+        assert found == 0 and not slot.tokens, (part, at)
+        assert not list(folder.glob("*.json"))
+
+
+def test_the_least_recently_used_goes_first_and_what_is_too_large_is_not_kept(weights, tmp_path):
+    folder, texts = tmp_path / "disk", [[first, *PROMPT] for first in (3, 4, 5)]
+    stored(weights, folder, texts[0])
+    one = sum(path.stat().st_size for path in folder.iterdir())
+    stored(weights, folder, texts[1], most_bytes=3 * one)
+    assert restored(weights, folder, [*texts[0], 9])[0]  # used: newer than the other
+    stored(weights, folder, texts[2], most_bytes=round(2.5 * one))
+    assert [restored(weights, folder, [*text, 9])[0] > 0 for text in texts] == [True, False, True]
+    cache = DiskCache(tmp_path / "small", 1000, pytest.fail)
+    assert not cache.write("print", read_slot(weights))
+    assert not (tmp_path / "small").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_told_once(weights, tmp_path):
+    (tmp_path / "file").write_text("")
+    told = []
+    cache = stored(weights, tmp_path / "file" / "disk", told=told)
+    assert not cache.write("print", read_slot(weights))
+    cache.finish()
+    assert len(told) == 1 and told[0].startswith("what was read is not kept on disk: ")
+
+
+def test_deleting_a_chat_deletes_what_was_read_of_it(weights, monkeypatch, tmp_path):
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+    folder = tmp_path / "specdec" / "conversations"
+    stored(weights, folder, [3, *PROMPT], owner="20260101-000000-aa")
+    stored(weights, folder, [4, *PROMPT], owner="20260101-000000-bb")
+    kept_chats.delete([tmp_path / "20260101-000000-aa.jsonl"])
+    assert [Entry.read(path).owner for path in folder.glob("*.json")] == ["20260101-000000-bb"]
+
+
+WRITER = """
+import sys, itertools
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from unit.session.test_disk_cache import DiskCache, PROMPT, read_slot, weights
+models = weights.__wrapped__() if hasattr(weights, "__wrapped__") else weights()
+slots = [read_slot(models, [first, *PROMPT]) for first in (3, 4)]
+cache = DiskCache(Path(sys.argv[1]), 10**9)
+print("ready", flush=True)
+for at in itertools.count():
+    cache.write("print", slots[at % 2], str(at), waits=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_writer_leaves_whole_entries_alone(weights, tmp_path):
+    tests, kills = Path(__file__).parents[2], int(os.environ.get("KILLS", "6"))
+    folder = tmp_path / "disk"
+    for at in range(kills):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(folder), str(tests)], stdout=subprocess.PIPE, text=True
+        )
+        assert writer.stdout.readline() == "ready\n"
+        time.sleep(0.01 + 0.0137 * (at * 7 % 20))
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+    DiskCache(folder, 10**9)  # the next process tidies up
+    files = {path.name for path in folder.iterdir()}
+    assert {name.rpartition(".")[0] for name in files if name.endswith(".json")} == {
+        name.rpartition(".")[0] for name in files if name.endswith(".safetensors")
+    }
+    assert not [name for name in files if name[0] == "."] and files
+    for first in (3, 4):
+        text = [first, *PROMPT]
+        found, slot = restored(weights, folder, [*text, 9])
+        assert found == len(text)
+        fresh = read_slot(weights, text)
+        assert mx.array_equal(slot.target.outputs([*text, 9]).logits, fresh.target.outputs([*text, 9]).logits)
+
+
+@pytest.fixture
+def files(tmp_path):
+    target, draft = tiny_folder(tmp_path / "target"), tiny_folder(tmp_path / "draft", noise=0.05)
+    return lambda **more: resolve(PairSpec(Pair("tiny", str(target), str(draft), **more)))
+
+
+def edited(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+CHANGES = {
+    "the target's weights": lambda folder: flip(folder / "target" / "model.safetensors", 200),
+    "the draft's weights": lambda folder: flip(folder / "draft" / "model.safetensors", -9),
+    "the target's configuration": lambda folder: edited(folder / "target" / "config.json", rope_theta=1234.0),
+    "the tokenizer": lambda folder: flip(folder / "target" / "tokenizer_config.json", None),
+}
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    if at is None:
+        data += b"\n"
+    else:
+        data[at] ^= 1
+    path.write_bytes(data)
+
+
+def print_of(files, kv_bits=None, where="chip", **more):
+    return fingerprint(numbers_depend_on(files(**more), kv_bits, where))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_another_file_is_another_fingerprint(files, tmp_path, change):
+    before = print_of(files)
+    assert print_of(files) == before
+    CHANGES[change](tmp_path)
+    assert print_of(files) != before
+
+
+@pytest.mark.parametrize("name", ["mlx", "mlx-lm"])
+def test_another_version_is_another_fingerprint(files, monkeypatch, name):
+    before, versions = print_of(files), device.versions()
+    monkeypatch.setattr(device, "versions", lambda: versions | {name: "0.0.1"})
+    assert print_of(files) != before
+
+
+def test_other_bits_devices_and_windows_of_the_draft_are_other_fingerprints(files):
+    found = [
+        print_of(files),
+        print_of(files, kv_bits=8),
+        print_of(files, kv_bits=4),
+        print_of(files, where="another chip"),
+        print_of(files, draft_context=64),
+        print_of(files, draft_context="full"),
+    ]
+    assert len(set(found)) == len(found)
+
+
+def test_weights_that_are_gone_have_no_entry(files, tmp_path):
+    had = files()
+    (tmp_path / "draft" / "model.safetensors").unlink()
+    assert len({fingerprint(numbers_depend_on(had, None, "chip")) for _ in range(2)}) == 2
+
+
+def test_a_session_writes_when_a_conversation_has_doubled_and_at_its_end(weights, tmp_path):
+    cache = DiskCache(tmp_path / "disk", 10**9, pytest.fail)
+    tokenizer = tokenizer_in(tmp_path)
+    pair = LoadedPair(Pair("t", "t", "d"), ("t", "d"), tokenizer, Slot(*weights), fingerprint=lambda: "f", disk=cache)
+    session, counts = pair.session(), []
+    prompt = list(PROMPT)
+    for _ in range(7):
+        events = list(session.reply(prompt, max_tokens=8, k=3, logit_bias=((0, -1e9), (1, -1e9), (2, -1e9))))
+        session.keep("chat")
+        cache.finish()
+        counts.append([len(Entry.read(path).ids) for path in cache.folder.glob("*.json")])
+        said = [token for one in events if isinstance(one, RoundDone) for token in one.round.emitted]
+        prompt = [*prompt, *said, *PROMPT[:100]]
+        assert next(one for one in events if isinstance(one, Prefill)).disk_tokens == 0
+    assert [len(one) for one in counts] == [1] * 7 and counts[0] == counts[2] < counts[3] == counts[6]
+    session.keep("chat", ends=True)
+    cache.finish()
+    (path,) = cache.folder.glob("*.json")
+    assert list(Entry.read(path).ids) == list(session.slot.tokens)
