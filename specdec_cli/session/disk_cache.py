@@ -19,7 +19,7 @@ from typing import Any
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.cache.stored import as_bytes, read_arrays
+from specdec_cli.engine.cache.stored import as_bytes, read_contents
 from specdec_cli.session.disk_entries import ARRAYS, FACTS, Entry, damaged, digest, entries, facts_files, remove
 from specdec_cli.session.slot import Slot
 
@@ -63,7 +63,7 @@ class DiskCache:
             try:
                 with untrusted(damaged):
                     entry.require_arrays()
-                    slot.restore(read_arrays(entry.outline, entry.arrays))
+                    slot.restore(read_contents(entry.outline, entry.arrays))
                     os.utime(entry.path)
                 return slot.reach(prompt)
             except SpecdecError:
@@ -122,7 +122,7 @@ class DiskCache:
         path = self.folder / f"{begin}-{secrets.token_hex(8)}{FACTS}"
         for older in entries(self.folder, begin):
             same = (older.fingerprint, older.owner) == (facts["fingerprint"], facts["owner"])
-            if same and older.begins(facts["outline"]["target"]["read"], facts["ends"]):
+            if same and older.begins(facts["outline"]["target.read"], facts["ends"]):
                 remove(older.path)
         self._make_room(data.getbuffer().nbytes)
         draft = self.folder / f".{path.stem}{ARRAYS}"

@@ -52,7 +52,7 @@ def fingerprint(facts: Mapping[str, str]) -> str:
 class Entry:
     """A conversation on disk, of the chat `owner` if of any, which can return to the lengths `ends`, None being all.
 
-    `outline` is the slot's contents with names in the place of arrays; `sha256` is that of the file of the arrays.
+    `outline` is the rest of the slot's contents; `sha256` is that of the file of the arrays.
     """
 
     path: Path
@@ -74,7 +74,7 @@ class Entry:
     @property
     def ids(self) -> Sequence[int]:
         """What its target has read."""
-        return cast(Sequence[int], self.outline["target"]["read"])
+        return cast(Sequence[int], self.outline["target.read"])
 
     @property
     def arrays(self) -> Path:

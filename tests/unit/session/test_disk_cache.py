@@ -143,19 +143,24 @@ for at in itertools.count():
 """
 
 
+def begun(folder):
+    """A process that writes entry after entry."""
+    command = [sys.executable, "-c", WRITER, str(folder), str(Path(__file__).parents[2])]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
 @pytest.mark.slow
-def test_a_killed_writer_leaves_whole_entries_alone(weights, tmp_path):
-    tests, kills = Path(__file__).parents[2], int(os.environ.get("KILLS", "6"))
+def test_two_killed_writers_leave_whole_entries_alone(weights, tmp_path):
     folder = tmp_path / "disk"
-    for at in range(kills):
-        writer = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(folder), str(tests)], stdout=subprocess.PIPE, text=True
-        )
-        assert writer.stdout.readline() == "ready\n"
+    for at in range(int(os.environ.get("KILLS", "3"))):
+        writers = [begun(folder) for _ in range(2)]
+        for writer in writers:
+            assert writer.stdout.readline() == "ready\n"
         time.sleep(0.01 + 0.0137 * (at * 7 % 20))
-        writer.send_signal(signal.SIGKILL)
-        writer.wait()
-        writer.stdout.close()
+        for writer in writers:
+            writer.send_signal(signal.SIGKILL)
+            writer.wait()
+            writer.stdout.close()
     DiskCache(folder, 10**9)  # the next process tidies up
     files = {path.name for path in folder.iterdir()}
     assert {name.rpartition(".")[0] for name in files if name.endswith(".json")} == {
@@ -167,7 +172,7 @@ def test_a_killed_writer_leaves_whole_entries_alone(weights, tmp_path):
         found, slot = restored(weights, folder, [*text, 9])
         assert found == len(text)
         fresh = read_slot(weights, text)
-        assert mx.array_equal(slot.target.outputs([*text, 9]).logits, fresh.target.outputs([*text, 9]).logits)
+        assert mx.allclose(slot.target.outputs([*text, 9]).logits, fresh.target.outputs([*text, 9]).logits, atol=1e-3)
 
 
 @pytest.fixture
