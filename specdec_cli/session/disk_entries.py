@@ -69,7 +69,10 @@ class Entry:
         facts = values["entry"]
         if values["sha256"] != digest(facts):
             raise NotJson("it was altered")
-        return cls(path, **facts)
+        entry = cls(path, **facts)
+        if not entry.ids:
+            raise NotJson("it holds no tokens")
+        return entry
 
     @property
     def ids(self) -> Sequence[int]:

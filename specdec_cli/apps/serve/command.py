@@ -117,16 +117,8 @@ class KeepOptions:
 class ServeDisplay:
     """What the operator sees."""
 
-    panel: bool | None = None
     quiet: bool = False
     plain: bool = False
-
-    @property
-    def draws(self) -> bool:
-        """Whether there is a live panel."""
-        from specdec_cli.terminal.terminal import can_draw
-
-        return self.panel is not False and not self.quiet and not self.plain and can_draw(sys.stderr)
 
 
 @app.command(epilog=EXAMPLES)
@@ -176,7 +168,6 @@ def serve(
         from specdec_cli.session.disk_cache import DiskCache
         from specdec_cli.session.disk_entries import disk_cache_folder
         from specdec_cli.system.servers import announced
-        from specdec_cli.terminal.suspension import no_echo
 
         log = ServerLog(sys.stderr, display.quiet, display.plain, stack.enter_context(words_file(keep.log)))
         socket = stack.enter_context(closing(listen(access.host, access.port)))
@@ -188,7 +179,7 @@ def serve(
             holds(0, 0, loading=True)
             try:
                 pair = load_session(
-                    spec, models, reserve_tokens=RESERVE_TOKENS, shown=log.shows_lines, plain=display.plain
+                    spec, models, reserve_tokens=RESERVE_TOKENS, shown=not display.quiet, plain=display.plain
                 ).pair
                 return replace(pair, disk=disk)
             except BaseException:
@@ -206,10 +197,8 @@ def serve(
         scheduler = Scheduler(partial(load, spec), options, switch=load_other, holds=holds)
         stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
         introduce_demo(name, shown=not display.quiet, plain=display.plain)
-        if display.draws:
-            stack.enter_context(no_echo(sys.stdin))
-            stack.enter_context(log.panel(name, policy.url, scheduler.status))
-        stack.callback(scheduler.close)  # before the panel goes, whose sums are then those of all requests
+        stack.callback(lambda: log.ended(scheduler.status()))
+        stack.callback(scheduler.close)  # before the sums are said, which are then those of all requests
         others = Switch(
             partial(pairs_here, name, drafter), base, with_draft=lambda spec: spec_here(spec.pair.name, drafter)
         )

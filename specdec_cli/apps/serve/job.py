@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError, untrusted
 from specdec_cli.core.events import Event, Prefill, Reading, RoundDone
 from specdec_cli.core.request import Request
-from specdec_cli.core.stats import ChatStats, Stats
+from specdec_cli.core.stats import ChatStats
 
 Deliver = Callable[[Event], None]
 """Takes a job's events, from another thread; the last one is a Finish or a Failure."""
-# What one row of a wide terminal can show.
-MOST_ROUNDS = 32
 # Longest wait that a client is told; and what a job takes, before one was seen.
 MOST_RETRY_SECONDS, FIRST_JOB_SECONDS = 60, 4.0
 
@@ -68,7 +66,7 @@ class JobHandle:
     """A job that was taken on, and what is known of it. `came_at` is the clock when it came.
 
     `read_tokens` of the prompt were read and `cached_tokens` reused. `reading` is the last chunk of a text that is
-    being read now, `rounds` are the newest ones, newest last; `stats` counts all.
+    being read now.
     """
 
     def __init__(self, job: Job, deliver: Deliver, came_at: float) -> None:
@@ -76,25 +74,17 @@ class JobHandle:
         self.cancelled = False
         self.read_tokens = self.cached_tokens = 0
         self.reading: Reading | None = None
-        self.rounds: tuple[RoundDone, ...] = ()
-        self.stats = Stats()
-        self._first_at = came_at
 
     @property
     def is_read(self) -> bool:
         """Whether all of its prompt was read."""
         return self.read_tokens + self.cached_tokens == len(self.job.prompt)
 
-    def tokens_per_second(self, now: float) -> float | None:
-        """What its client sees, from the first round on; None before the second."""
-        tokens, seconds = self.stats.timed_tokens, now - self._first_at
-        return tokens / seconds if seconds and tokens else None
-
     def cancel(self) -> None:
         """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""
         self.cancelled = True
 
-    def notify(self, event: Event, now: float) -> None:
+    def notify(self, event: Event) -> None:
         """Count `event` and hand it on. A client that cannot take it is gone, which cancels the job."""
         match event:
             case Reading():
@@ -105,9 +95,7 @@ class JobHandle:
                 self.reading, self.cached_tokens = None, event.cached_tokens
                 self.read_tokens = max(event.prompt_tokens - event.cached_tokens, 0)
             case RoundDone():
-                self._first_at = self._first_at if self.rounds else now
-                self.reading, self.rounds = None, (*self.rounds[1 - MOST_ROUNDS :], event)
-                self.stats.fold(event.round)
+                self.reading = None
         try:
             with untrusted(unforeseen):
                 self._deliver(event)
@@ -178,26 +166,22 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class SchedulerStatus:
-    """What a scheduler is doing at `now`, and the sums since it began: jobs that ended, `totals` of their events.
+    """What a scheduler is doing, and the sums since it began: jobs that ended, `totals` of their events.
 
     `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
     `sharing` jobs share their passes; `turns` says why none ever does, empty where they may. `conversations` of
-    `most_conversations` are kept, in `cache_bytes` of `budget_bytes`. `warning` says that the jobs that run will take
-    most of the memory.
+    `most_conversations` are kept, in `cache_bytes`. `warning` says that the jobs that run will take most of the memory.
     """
 
     loaded: bool = True
-    now: float = 0.0
     running: tuple[JobHandle, ...] = ()
     waiting: tuple[JobHandle, ...] = ()
     conversations: int = 0
     most_conversations: int = 1
     cache_bytes: int = 0
-    budget_bytes: int = 0
     totals: ChatStats = field(default_factory=ChatStats)
     jobs: int = 0
     failed: int = 0
-    cancelled: int = 0
     pair: str = ""
     warning: str = ""
     sharing: int = 0

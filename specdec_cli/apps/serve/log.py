@@ -6,13 +6,12 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from specdec_cli.apps.serve.job import SchedulerStatus
-from specdec_cli.apps.serve.panel import ServerPanel
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count, percent, speed
 from specdec_cli.system.servers import bound_log
@@ -36,19 +35,11 @@ class ServerLog:
 
     def __init__(self, err: TextIO, quiet: bool, plain: bool, file: TextIO | None = None) -> None:
         self._err, self._quiet, self._plain, self._file = err, quiet, plain, file
-        self._panel: ServerPanel | None = None
         self._lock = threading.Lock()
-
-    @property
-    def shows_lines(self) -> bool:
-        """Whether what goes on may be printed beside the log: no panel is drawn, and somebody reads."""
-        return self._panel is None and not self._quiet
 
     def say(self, line: str) -> None:
         """Something that the operator may want to know."""
-        if self._panel is not None:
-            self._panel.say(line)
-        elif not self._quiet:
+        if not self._quiet:
             print_notice(self._err, line, self._plain)
             bound_log(self._err)
 
@@ -76,14 +67,12 @@ class ServerLog:
                 self._file.write(json.dumps(said) + "\n")
                 self._file.flush()
 
-    @contextmanager
-    def panel(self, name: str, url: str, status: Callable[[], SchedulerStatus]) -> Iterator[None]:
-        """While open, lines go above a live panel."""
-        try:
-            with ServerPanel(self._err, name, url, status) as self._panel:
-                yield
-        finally:
-            self._panel = None
+    def ended(self, status: SchedulerStatus) -> None:
+        """What the server did; nothing where nobody asked."""
+        rounds = status.totals.rounds
+        accepted = f", {percent(rounds.draft_acceptance_rate)} of drafts accepted" if rounds.draft_n else ""
+        if status.jobs:
+            self.say(f"{count(status.jobs, 'request')}, {count(rounds.emitted_tokens, 'token')} generated{accepted}")
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class Scheduler:
         self._refusals: dict[str, str] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
-        self._totals, self._ended, self._failed, self._cancelled = ChatStats(), 0, 0, 0
+        self._totals, self._ended, self._failed = ChatStats(), 0, 0
         self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
@@ -123,17 +123,14 @@ class Scheduler:
             totals = deepcopy(self._totals)
         return SchedulerStatus(
             loaded=self._pair is not None,
-            now=self._clock(),
             running=running,
             waiting=self._queue.waiting(),
             conversations=len(kept),
             most_conversations=self.options.slots,
             cache_bytes=sum(one.nbytes for one in kept),
-            budget_bytes=self._budget_bytes,
             totals=totals,
             jobs=self._ended,
             failed=self._failed,
-            cancelled=self._cancelled,
             pair=self._pair_name,
             warning=capacity.warning(need) if capacity and running else "",
             sharing=sum(job.shares for job in self._jobs),
@@ -381,14 +378,13 @@ class Scheduler:
     def _end(self, handle: JobHandle, event: Finish | Failure) -> None:
         self._ended += 1
         self._failed += isinstance(event, Failure)
-        self._cancelled += handle.cancelled
         self._queue.note_seconds(self._clock() - handle.came_at)
         self._notify(handle, event)
 
     def _notify(self, handle: JobHandle, event: Event) -> None:
         with self._counting:
             self._totals.fold(event)
-        handle.notify(event, self._clock())
+        handle.notify(event)
 
     def _end_cancelled(self) -> None:
         for handle in self._queue.take_cancelled():

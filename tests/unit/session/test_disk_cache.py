@@ -20,7 +20,7 @@ from specdec_cli.pairs.files import resolve
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import DiskCache
-from specdec_cli.session.disk_entries import Entry, fingerprint
+from specdec_cli.session.disk_entries import Entry, digest, fingerprint
 from specdec_cli.session.load import numbers_depend_on
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
@@ -127,6 +127,15 @@ def test_deleting_a_chat_deletes_what_was_read_of_it(weights, monkeypatch, tmp_p
     stored(weights, folder, [4, *PROMPT], owner="20260101-000000-bb")
     kept_chats.delete([tmp_path / "20260101-000000-aa.jsonl"])
     assert [Entry.read(path).owner for path in folder.glob("*.json")] == ["20260101-000000-bb"]
+
+
+@pytest.mark.parametrize("change", [{"outline": {}}, {"more": 1}, {"ends": None, "outline": {"target.read": []}}])
+def test_an_entry_of_another_shape_is_removed(weights, tmp_path, change):
+    stored(weights, tmp_path / "disk")
+    (path,) = (tmp_path / "disk").glob("*.json")
+    facts = json.loads(path.read_text())["entry"] | change
+    path.write_text(json.dumps({"sha256": digest(facts), "entry": facts}))
+    assert restored(weights, tmp_path / "disk", [*PROMPT, 9])[0] == 0 and not list((tmp_path / "disk").iterdir())
 
 
 WRITER = """

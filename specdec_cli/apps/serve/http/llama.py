@@ -60,11 +60,12 @@ class TokenizeBody(Body):
 def health(model: Model, state: SchedulerStatus) -> dict[str, Any]:
     """Well, which pair is loaded or was last, and how busy; a waiting job's place is its position in the queue.
 
-    `sharing` of those that run share passes; `turns` says why none does, where none can.
+    `sharing` of those that run share passes; `turns` says why none does, where none can. `warning`: memory is scarce.
     """
     queue = [{"position": place, "endpoint": handle.job.endpoint} for place, handle in enumerate(state.waiting, 1)]
     busy = {"running": len(state.running), "sharing": state.sharing, "waiting": len(queue), "queue": queue}
     busy |= {"turns": state.turns} if state.turns else {}
+    busy |= {"warning": state.warning} if state.warning else {}
     busy |= {"disk_tokens": state.totals.disk_tokens} if state.totals.disk_tokens else {}
     return {"status": "ok", "server": "specdec", "model": state.pair or model.name, "loaded": state.loaded, **busy}
 
