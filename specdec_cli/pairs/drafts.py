@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,6 +30,8 @@ from specdec_cli.pairs.fingerprint import tokenizers_print
 # Pairs that gain have drafts of about a fifteenth of the target's bytes; those are compared first.
 BEST_RATIO = 15.0
 LEAST_RATIO = 2.0
+# Names of models that embed or rank texts; those of sentence-transformers have a file of their modules as well.
+SCORES = re.compile(r"embed|rerank", re.IGNORECASE)
 MOST_COMPARED = 8
 MOST_KEPT = 1000
 
@@ -59,6 +62,7 @@ def find_drafts(target: Checkpoint, models: Sequence[hub.FoundModel], report: On
     size_bytes, (family, size) = sum(path.stat().st_size for path in target.weights), _network(target.config)
     found = [FoundDraft(model, size_bytes / model.size_bytes) for model in models if model.size_bytes]
     found = [draft for draft in found if draft.ratio >= LEAST_RATIO and not draft.model.problem]
+    found = [draft for draft in found if not _scores_texts(draft.model)]
     networks = [_network(jsonfile.read_or_empty(draft.model.folder / "config.json")) for draft in found]
     found = [draft for draft, (its, least) in zip(found, networks, strict=True) if its == family and 0 < least < size]
     found.sort(key=lambda draft: (abs(math.log(draft.ratio / BEST_RATIO)), draft.model.name))
@@ -67,6 +71,11 @@ def find_drafts(target: Checkpoint, models: Sequence[hub.FoundModel], report: On
         report(Step("comparing tokenizers", number, len(compared), note=draft.model.name))
         agreed += [draft] * _agree(target, draft.model)
     return agreed
+
+
+def _scores_texts(model: hub.FoundModel) -> bool:
+    """Whether it was trained to embed or rank texts: such a network has a language model's shape, and guesses no word."""
+    return bool(SCORES.search(model.name)) or (model.folder / "modules.json").is_file()
 
 
 def _network(config: Mapping[str, Any]) -> tuple[str, int]:

@@ -109,9 +109,9 @@ def read_texts(paths: Sequence[Path], tell: Callable[[str], None]) -> dict[str, 
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """All that are not hidden, and in no hidden folder."""
+    """All that are not hidden, and in no hidden folder or one of Python's caches."""
     for root, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
         files = (Path(root) / name for name in sorted(names) if not name.startswith("."))
         yield from (file for file in files if file.is_file())
 

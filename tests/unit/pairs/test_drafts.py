@@ -113,6 +113,8 @@ NO_DRAFTS = {
     "no sizes": lambda lay: lay("0.5B", hidden_size=None),
     "half of it": lambda lay: (f := lay("0.5B") / MODEL).rename(f.with_name("model-00001-of-00002.safetensors")),
     "no weights": lambda lay: (lay("0.5B") / MODEL).unlink(),
+    "an embedder": lambda lay: lay("0.5B", "org/Qwen2.5-Embedding-0.5B"),
+    "a reranker of another name": lambda lay: (lay("0.5B") / "modules.json").write_text("[]"),
     "a head": lambda lay: lay("0.5B", architectures=["EagleForCausalLM"]),
 }  # fmt: skip
 

@@ -144,7 +144,7 @@ def test_what_has_no_end_is_not_read(tmp_path):
 
 def test_of_many_files_the_first_are_read_and_hidden_folders_are_not_walked(tmp_path, monkeypatch):
     monkeypatch.setattr(documents, "MOST_FILES", 3)
-    for name in (".venv/a.py", *(f"{n}.md" for n in range(5))):
+    for name in (".venv/a.py", "__pycache__/a.pyc", *(f"{n}.md" for n in range(5))):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(name)
     told = list[str]()
