@@ -74,7 +74,7 @@ def find_drafts(target: Checkpoint, models: Sequence[hub.FoundModel], report: On
 
 
 def _scores_texts(model: hub.FoundModel) -> bool:
-    """Whether it was trained to embed or rank texts: such a network has a language model's shape, and guesses no word."""
+    """Whether it was trained to embed or rank texts: such a network has a language model's shape, and guesses badly."""
     return bool(SCORES.search(model.name)) or (model.folder / "modules.json").is_file()
 
 

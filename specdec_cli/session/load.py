@@ -321,6 +321,6 @@ def numbers_depend_on(files: PairFiles, kv_bits: int | None, where: str) -> dict
     revisions = " + ".join(f"{name}@{revision}" for name, revision in files.spec.pair.models)
     asked = {"revisions": revisions, "kv bits": str(kv_bits), "draft context": str(files.spec.pair.draft_context)}
     try:
-        return fingerprints(files) | device.versions() | asked | {"device": where}
+        return fingerprints(files, here=True) | device.versions() | asked | {"device": where}
     except OSError:  # a file is gone since it was read: nothing else has this name
         return {"unknown": secrets.token_hex(16)}
