@@ -138,8 +138,7 @@ def remove_all() -> None:
     folder = disk_cache_folder()
     if folder.is_dir():
         with jsonfile.locked(folder):
-            for file in folder.iterdir():
-                file.unlink(missing_ok=True)
+            shutil.rmtree(folder)
 
 
 def remove_chats(owners: Collection[str]) -> None:

@@ -31,7 +31,7 @@ def places() -> Iterator[tuple[str, list[Path], str]]:
     yield "typed lines", [state / "history"], ""
     yield "tuned", [path for path in _inside(tuned) if path.name[0] != "."], "specdec rm NAME"
     yield "stopped trainings", [path for path in _inside(tuned) if path.name[0] == "."], ""
-    yield "disk cache", _inside(disk_cache_folder()), f"specdec rm {DISK_CACHE}"
+    yield "disk cache", [disk_cache_folder()], f"specdec rm {DISK_CACHE}"
     yield "heads", _inside(heads_folder()), "specdec rm NAME"
     yield "measured costs", [cost_file().path], ""
     yield "self-test", [state / "selftest.json"], ""

@@ -140,7 +140,7 @@ def serve(
     OpenAI's, Anthropic's, Ollama's and llama.cpp's protocols, closed to other machines.
     """
     draft_length, idle_seconds = parse_k(k), parse_idle(keep.idle_unload)
-    disk_bytes = parse_size("--cache-disk", keep.cache_disk or "off")
+    disk_bytes = 0 if keep.cache_disk is None else parse_size("--cache-disk", keep.cache_disk)
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)
     ks = () if draft_length is None else (draft_length,)

@@ -16,6 +16,7 @@ from specdec_cli.command.help import listing
 from specdec_cli.command.load import AnswerSettings
 from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions
 from specdec_cli.command.table import ROWS, Row, row_of, variables
+from specdec_cli.command.values import parse_size
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import BOUNDS, flag
 
@@ -271,6 +272,19 @@ def test_a_setting_that_is_no_option_comes_from_the_config_a_preset_and_its_vari
     shown = {name: (value, said_by) for name, value, said_by in (line.split("\t") for line in lines[1:])}
     for name, text in SET.items():
         assert shown[name][0] == text and (name.upper() in shown[name][1]) == (source == "variable")
+
+
+@pytest.mark.parametrize(
+    "text, expected", [("8GB", 8_000_000_000), ("1.5 g", 1_500_000_000), ("500MB", 500_000_000), ("7", 7), ("off", 0)]
+)
+def test_a_size_is_read_as_people_write_it(text, expected):
+    assert parse_size("--cache-disk", text) == expected
+
+
+@pytest.mark.parametrize("text", ["much", "8 G B", "-1", "1e9", "8GiB", ""])
+def test_what_is_no_size_is_refused_before_anything_is_loaded(specdec, text):
+    code, message, hint = specdec.refused("serve", "--cache-disk", text)
+    assert code == 2 and "is not a size" in message and "8GB" in hint
 
 
 @pytest.mark.parametrize("preset", [(), ("-t", "mine")])

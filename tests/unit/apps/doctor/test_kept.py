@@ -10,6 +10,7 @@ import platformdirs
 import pytest
 
 from specdec_cli.apps.doctor.kept import kept_here, places
+from specdec_cli.session.disk_entries import disk_cache_folder
 
 PACKAGE = Path(__file__).parents[4] / "specdec_cli"
 
@@ -47,3 +48,15 @@ def test_what_is_there_has_its_size_and_the_command_that_removes_it(home, specde
     assert all(Path(path).expanduser().exists() for path in removed)
     shown = specdec("doctor")[1]
     assert "kept here\tsize\tremoved by\n" in shown and "chats\t1 kB\tspecdec chats delete --all" in shown
+
+
+def test_what_was_read_is_told_with_its_size_and_one_command_removes_it(home, specdec):
+    folder = disk_cache_folder()
+    folder.mkdir(parents=True)
+    (folder / "f-1.safetensors").write_bytes(b"x" * 3000)
+    ((size, command),) = [row[1:] for row in kept_here() if row[0] == "disk cache"]
+    assert size == "3 kB" and command.startswith("specdec rm disk-cache ")
+    assert "3 kB of conversations that were read: specdec rm disk-cache removes them" in specdec("pairs")[2]
+    assert specdec("rm", "disk-cache", "-y")[0] == 0 and not folder.exists()
+    assert specdec("rm", "disk-cache", "-y")[0] == 0
+    assert "conversations that were read" not in specdec("pairs")[2]
