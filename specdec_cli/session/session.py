@@ -258,9 +258,7 @@ class Session:
     ) -> Generator[Event | Waiting]:
         with recovering(self.slot.target, self.slot.draft):
             reply = Reply(self.pair, self.slot, prompt, request, raw)
-            began = self.clock()
-            if restored := self._restore(prompt):
-                reply.from_disk = restored, self.clock() - began
+            reply.restore = self._restore
             if self.pair.group is None:
                 yield from reply.events(self._controller, self.clock, cancelled, seat, **more)
                 return
@@ -300,8 +298,8 @@ class Reply:
         self.matcher = self._matcher()
         self.sampling = self._sampling()
         self.stats = Stats()
-        # Tokens of the prompt that came from disk, and the seconds that it took.
-        self.from_disk = 0, 0.0
+        # Has the slot hold what is on disk of a prompt; so many tokens.
+        self.restore: Callable[[Sequence[int]], int] = lambda prompt: 0
 
     def events(
         self,
@@ -320,13 +318,15 @@ class Reply:
         yield self._start(rule.name)
         device.reset_peak_memory()
         began = clock()
+        restored = self.restore(context)
+        from_disk = (restored, clock() - began) if restored else (0, 0.0)
         group = self.pair.group
         decisions = SharedDecisions(group, context, cancelled) if group else Decisions(cancelled)
         drafters = controller.begin(
             self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher, decisions
         )
         halted, read, seconds = yield from read_prompt(
-            target, drafters, context, clock, decisions.cancelled_now, seat, self.from_disk
+            target, drafters, context, clock, decisions.cancelled_now, seat, from_disk
         )
         controller.prompt_was_read(read, seconds)
         writer = self._writer()
