@@ -193,7 +193,7 @@ class Student:
     def save(self, folder: Path) -> None:
         """What was learned, as it is loaded again. Raises: OSError."""
 
-    def rehearse(self, lesson: Lesson) -> None:
+    def warm_up(self, lesson: Lesson) -> None:
         """The work of a step that changes nothing, to know what it takes."""
         weights = self.network.trainable_parameters()
         mx.eval(self._gradient(lesson))

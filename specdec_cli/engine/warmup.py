@@ -4,7 +4,7 @@ mlx compiles a Metal library for each fused run of operations at its first use (
 tenths of a second each, in the midst of the first answer. The process keeps them by operations, types and constants,
 whatever the shapes; but a single value that a function brings along is a constant (mlx/compile.cpp, compile_fuse). So
 passes over one row, two and three compile all. The traces are the thread's own. What a network itself has compiled is
-rehearsed without its matrices, and products of packed ones, whose kernels are named by packing and rows, with small
+warmed up without its matrices, and products of packed ones, whose kernels are named by packing and rows, with small
 ones.
 Letters: K drafted tokens, V the target's vocabulary size.
 """
@@ -59,7 +59,7 @@ class _Blank(StepwiseDrafter):
         return self._row
 
 
-def rehearse(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_network: bool, looks_up: bool) -> None:
+def warm_up(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_network: bool, looks_up: bool) -> None:
     """Draw and judge as a reply does, at K of 2, 1 and 0, over logits of zeros, as of models that compute in `dtype`.
 
     `by_network`, `looks_up`: with drafts drawn from logits, with drafts that were looked up.
@@ -73,7 +73,7 @@ def rehearse(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_netw
         device.wait(read_back(draft, rows, made.judge(draft, rows, position)))
 
 
-def rehearse_network(checkpoint: Checkpoint) -> None:
+def warm_up_network(checkpoint: Checkpoint) -> None:
     """Look up a row of each type that is stored, then pass through the network, whose matrices multiply nothing.
 
     mlx's wheels have no library for a gather (mlx/backend/metal/indexing.cpp), nor for what mlx-lm fuses: activations,
@@ -94,10 +94,10 @@ def rehearse_network(checkpoint: Checkpoint) -> None:
     cache = make_prompt_cache(network)
     for rows in (2, 1):
         device.wait(network(mx.zeros((1, rows), mx.int32), cache=cache))
-    rehearse_products(stored, checkpoint.config, checkpoint.computed_dtype)
+    warm_up_products(stored, checkpoint.config, checkpoint.computed_dtype)
 
 
-def rehearse_products(stored: Mapping[str, Stored], config: Mapping[str, Any], dtype: str | None) -> None:
+def warm_up_products(stored: Mapping[str, Stored], config: Mapping[str, Any], dtype: str | None) -> None:
     """Multiply rows of `dtype` with small matrices, for which mlx chooses the kernels that the packed ones get."""
     computed = DTYPES.get(dtype or "", mx.bfloat16)
     for one in {_small(matrix) for matrix in packed(stored, config)}:

@@ -25,7 +25,7 @@ from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.timing import pass_seconds
-from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network, rehearse_products
+from specdec_cli.engine.warmup import compiling, warm_up, warm_up_network, warm_up_products
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
 from specdec_cli.pairs.choose import choose
@@ -180,7 +180,7 @@ def load_files(
     group: Group | None = None,
 ) -> LoadedPair:
     """The pair in `files`; the arguments are those of `load`. Raises: NotAvailable, Refused, DoesNotFit."""
-    with compiling(rehearsal(files, request), notify):
+    with compiling(kernels_of(files, request), notify):
         files = usable(files, reserve_tokens, kv_bits, notify, group.size if group else 1)
         loaded = _load_models(files, kv_bits, costs, report, clock, group)
     if isinstance(files.draft, DraftHead):
@@ -197,7 +197,7 @@ def load_files(
     return loaded
 
 
-def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
+def kernels_of(files: PairFiles, request: Request) -> Callable[[], None]:
     """Work that has the kernels of a reply to `request` compiled, on small arrays. Raises: UsageError."""
     target, kind = files.target.checkpoint, DRAFTERS[files.spec.drafter]
     sampling = sampling_of(target.generation_config, request)
@@ -205,11 +205,11 @@ def rehearsal(files: PairFiles, request: Request) -> Callable[[], None]:
     width = target.whole("vocab_size", USUAL_VOCABULARY)
 
     def work() -> None:
-        rehearse(rule, sampling, width, target.computed_dtype or "", files.draft is not None, kind.looks_up)
+        warm_up(rule, sampling, width, target.computed_dtype or "", files.draft is not None, kind.looks_up)
         for checkpoint in files.checkpoints:
-            rehearse_network(checkpoint)
+            warm_up_network(checkpoint)
         if files.head:
-            rehearse_products(files.head.tensors, files.head.config, target.computed_dtype)
+            warm_up_products(files.head.tensors, files.head.config, target.computed_dtype)
 
     return work
 

@@ -112,9 +112,9 @@ class Training:
 
     def _steps(self, lesson: Lesson, look_seconds: float) -> int:
         """How many there is time for, from what one takes, and its part of a look."""
-        self._student.rehearse(lesson)
+        self._student.warm_up(lesson)
         began = self._clock()
-        self._student.rehearse(lesson)
+        self._student.warm_up(lesson)
         step = self._clock() - began + look_seconds / LOOK_STEPS
         return max(int(self._seconds * (1 - SHARE_OF_WORDS) / max(step, 1e-9)), 1)
 

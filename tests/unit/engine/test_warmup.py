@@ -21,7 +21,7 @@ from specdec_cli.engine.load import blank_network, load_network
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network, rehearse_products
+from specdec_cli.engine.warmup import compiling, warm_up, warm_up_network, warm_up_products
 from specdec_cli.models.checkpoint import Checkpoint
 
 V = 2_000
@@ -41,12 +41,12 @@ def kernels(folder, array):
     return set(re.findall(r'label ="(Compiled\w+)', path.read_text()))
 
 
-def rehearsed(monkeypatch, folder, rule, sampling, **drafts):
+def warmed_up(monkeypatch, folder, rule, sampling, **drafts):
     found = set()
     with monkeypatch.context() as patch:
         patch.setattr(device, "queue", lambda array: None)
         patch.setattr(device, "wait", lambda array: found.update(kernels(folder, array)))
-        rehearse(rule, sampling, V, "bfloat16", **{"by_network": True, "looks_up": True} | drafts)
+        warm_up(rule, sampling, V, "bfloat16", **{"by_network": True, "looks_up": True} | drafts)
     return found
 
 
@@ -67,11 +67,11 @@ def needed(monkeypatch, folder, rule, sampling, k):
 )
 def test_what_a_reply_fuses_was_fused_before(monkeypatch, tmp_path, rule, name):
     fuse(monkeypatch)
-    done = rehearsed(monkeypatch, tmp_path, rule, SETTINGS[name])
+    done = warmed_up(monkeypatch, tmp_path, rule, SETTINGS[name])
     for k in (0, 1, 4):
         asked = needed(monkeypatch, tmp_path, rule, SETTINGS[name], k)
         assert (asked or not k) and asked <= done
-    others = rehearsed(monkeypatch, tmp_path, rule, SETTINGS[name], by_network=False, looks_up=False)
+    others = warmed_up(monkeypatch, tmp_path, rule, SETTINGS[name], by_network=False, looks_up=False)
     assert not asked <= others
 
 
@@ -82,7 +82,7 @@ def stored(folder, name, tensors, **config):
 
 
 def by_network(monkeypatch, folder, checkpoint):
-    """(fused operations, types of looked up rows, types of the network's logits) of its rehearsal."""
+    """(fused operations, types of looked up rows, types of the network's logits) of its warm-up."""
     fused, lookups, passes = set(), [], []
 
     def wait(array):
@@ -91,7 +91,7 @@ def by_network(monkeypatch, folder, checkpoint):
 
     with monkeypatch.context() as patch:
         patch.setattr(device, "wait", wait)
-        rehearse_network(checkpoint)
+        warm_up_network(checkpoint)
     return fused, lookups, passes
 
 
@@ -126,13 +126,13 @@ def test_a_row_of_each_stored_type_is_looked_up(monkeypatch, tmp_path, tensors, 
     assert by_network(monkeypatch, tmp_path, checkpoint)[1] == types
 
 
-def test_a_rehearsal_makes_none_of_the_networks_matrices(tmp_path):
+def test_a_warm_up_makes_none_of_the_networks_matrices(tmp_path):
     """Neither those of its layers, nor an embedding that is the output head as well: 60 MB in all."""
     sizes = {"vocab_size": 20_000, "hidden_size": 512, "intermediate_size": 4096, "tie_word_embeddings": True}
     checkpoint = stored(tmp_path, "qwen3", PACKED, **sizes)
     before = mx.get_active_memory()
     mx.reset_peak_memory()
-    rehearse_network(checkpoint)
+    warm_up_network(checkpoint)
     assert mx.get_peak_memory() - before < 4e6
 
 
@@ -197,10 +197,10 @@ PACKINGS = {
 def test_what_a_packed_network_multiplies_was_multiplied_before_at_1_to_5_rows(
     monkeypatch, tmp_path, name, packing, dtype
 ):
-    """The bug: the rehearsal's network is not packed, so the first verification built the kernels of 2 to 5 rows."""
+    """The bug: the network of the warm-up is not packed, so the first verification built the kernels of 2 to 5 rows."""
     checkpoint = packed_as(tmp_path, architectures()[name].config, PACKINGS[packing], dtype)
     asked = products(monkeypatch, lambda: passes(checkpoint))
-    done = products(monkeypatch, lambda: rehearse_network(checkpoint))
+    done = products(monkeypatch, lambda: warm_up_network(checkpoint))
     assert len({rows for *_, rows in asked}) >= 5 and asked <= done
 
 
@@ -225,7 +225,7 @@ def test_small_matrices_have_the_kernels_of_the_large_ones(monkeypatch, group_si
         "m.weight": Stored(Path("a"), "m.weight", "U32", (rows, columns // 8), rows * columns // 2),
         "m.scales": Stored(Path("b"), "m.scales", scales, (rows, columns // group_size), 0),  # in another file
     }
-    rehearse_products(tensors, {"quantization": {"bits": 4, "group_size": group_size}}, "bfloat16")
+    warm_up_products(tensors, {"quantization": {"bits": 4, "group_size": group_size}}, "bfloat16")
     assert sizes == {small}
 
 
@@ -239,7 +239,7 @@ from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.sampling.acceptance import make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.warmup import compiling, rehearse, rehearse_network
+from specdec_cli.engine.warmup import compiling, warm_up, warm_up_network
 
 device.fuses = lambda: True
 
@@ -251,7 +251,7 @@ def libraries():
 
 sampling, found = Sampling(0.7), []
 if os.environ["WARM"]:
-    with compiling(lambda: rehearse("coupled", sampling, 500, "bfloat16", True, True), print):
+    with compiling(lambda: warm_up("coupled", sampling, 500, "bfloat16", True, True), print):
         pass
 found.append(len(libraries()))
 for k in (0, 1, 2, 5):

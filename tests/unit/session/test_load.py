@@ -41,42 +41,42 @@ def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, 
 
 
 @pytest.mark.parametrize(
-    ("asked", "rehearsed"),
+    ("asked", "warmed_up"),
     [
         (None, ("greedy", 0.0, 0, True)),
         (Request(sampling={"temperature": 0.7, "top_k": 20}), ("block", 0.7, 20, True)),
         (Request(sampling={"temperature": 0.7}, seed=3), ("coupled", 0.7, 0, True)),
     ],
 )
-def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny_pair, monkeypatch, asked, rehearsed):
+def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny_pair, monkeypatch, asked, warmed_up):
     seen = []
 
-    def rehearse(rule, sampling, vocab_size, dtype, by_network, looks_up):
+    def warm_up(rule, sampling, vocab_size, dtype, by_network, looks_up):
         seen.append((rule, sampling.temperature, sampling.top_k, by_network))
         assert vocab_size == 259 and dtype == "float32" and looks_up
 
-    monkeypatch.setattr(session_load, "rehearse", rehearse)
-    monkeypatch.setattr(session_load, "rehearse_network", lambda model: seen.append(model.name))
+    monkeypatch.setattr(session_load, "warm_up", warm_up)
+    monkeypatch.setattr(session_load, "warm_up_network", lambda model: seen.append(model.name))
     monkeypatch.setattr(device, "fuses", lambda: True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
-    assert seen == [rehearsed, *map(str, tiny_pair)]
+    assert seen == [warmed_up, *map(str, tiny_pair)]
 
 
-def test_products_of_a_packed_head_are_rehearsed_as_its_target_s_are(tmp_path, monkeypatch):
+def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, monkeypatch):
     folder, seen = counting_folder(tmp_path / "m"), []
-    monkeypatch.setattr(session_load, "rehearse", lambda *given: None)
-    monkeypatch.setattr(session_load, "rehearse_network", lambda model: None)
-    monkeypatch.setattr(session_load, "rehearse_products", lambda *given: seen.append(given))
+    monkeypatch.setattr(session_load, "warm_up", lambda *given: None)
+    monkeypatch.setattr(session_load, "warm_up_network", lambda model: None)
+    monkeypatch.setattr(session_load, "warm_up_products", lambda *given: seen.append(given))
     files = resolve(PairSpec(Pair("m", str(folder), None)))
-    session_load.rehearsal(files, Request())()
+    session_load.kernels_of(files, Request())()
     assert seen == [(files.head.tensors, files.head.config, "float32")]
 
 
 def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch):
     """The bug: they waited for it, for a second or two."""
     compiling, of = Event(), Tokenizer.of
-    monkeypatch.setattr(session_load, "rehearse", lambda *given: compiling.set())
-    monkeypatch.setattr(session_load, "rehearse_network", lambda model: None)
+    monkeypatch.setattr(session_load, "warm_up", lambda *given: compiling.set())
+    monkeypatch.setattr(session_load, "warm_up_network", lambda model: None)
     monkeypatch.setattr(device, "fuses", lambda: True)
     monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: compiling.wait(10) and of(checkpoint))
     assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer

@@ -98,7 +98,7 @@ class Scripted:
     def __init__(self, losses, agreements):
         self._losses, self._agreements, self.saves = iter(losses), iter(agreements), 0
 
-    def rehearse(self, lesson):
+    def warm_up(self, lesson):
         pass
 
     def step(self, lesson, share):
@@ -199,7 +199,7 @@ def test_a_lesson_has_half_the_pieces_where_memory_is_tight_and_one_that_does_no
 def test_a_killed_training_goes_on_with_the_pieces_that_it_began_with(pair, student, parts, tmp_path):
     now = iter(range(1000))
     seen = []
-    student.rehearse = lambda lesson: seen.append(lesson.ids.shape[0])
+    student.warm_up = lambda lesson: seen.append(lesson.ids.shape[0])
     for pieces in (2, 8):
         run(pair, student, tmp_path, parts, 8, lambda: float(next(now)), pieces=pieces)
     assert set(seen) == {2}
@@ -232,7 +232,7 @@ def test_the_peak_of_a_step_is_what_was_counted(width, layers, rows):
         mx.random.normal(shape),
         mx.ones(shape[:2], dtype=mx.bool_),
     )
-    learner.rehearse(lesson)
+    learner.warm_up(lesson)
     mx.eval(lesson.ids, lesson.best, lesson.logits, network.parameters())
     before = mx.get_active_memory()
     mx.reset_peak_memory()
@@ -367,7 +367,7 @@ class Shuffled:
 
     def __init__(self, student):
         self._student, self._looks = student, 0
-        self.rehearse, self.state, self.save = student.rehearse, student.state, student.save
+        self.warm_up, self.state, self.save = student.warm_up, student.state, student.save
 
     def step(self, lesson, share):
         order = mx.array(np.random.default_rng(0).permutation(SAID))
