@@ -551,6 +551,42 @@ FAULTS = (
         "    if attempt <= 1:\n",
         "unit/engine/sampling/test_noise.py::test_each_further_answer_of_a_seed_has_a_seed_of_its_own",
     ),
+    # What was read, on disk.
+    Fault(
+        "an entry of other KV bits",
+        "session/load.py",
+        '"kv bits": str(kv_bits), ',
+        "",
+        "unit/session/test_disk_cache.py::test_other_bits_devices_and_windows_of_the_draft_are_other_fingerprints",
+    ),
+    Fault(
+        "arrays that were altered",
+        "session/disk_entries.py",
+        'hashlib.file_digest(file, "sha256").hexdigest() != self.sha256',
+        'not hashlib.file_digest(file, "sha256").hexdigest()',
+        "unit/session/test_disk_cache.py::test_an_altered_or_cut_entry_is_removed_and_read_anew[safetensors]",
+    ),
+    Fault(
+        "a recurrent entry that returns to any length",
+        "session/disk_entries.py",
+        "return shared if self.ends is None else",
+        "return shared if self.ends else",
+        "unit/apps/serve/test_disk_cache.py::test_others_begin_with_the_agents_instructions[recurrent]",
+    ),
+    Fault(
+        "a deleted chat whose reading stays",
+        "session/kept_chats.py",
+        "remove_chats([path.stem for path in paths])",
+        "remove_chats([])",
+        "unit/session/test_disk_cache.py::test_deleting_a_chat_deletes_what_was_read_of_it",
+    ),
+    Fault(
+        "the draft's caches left out of an entry",
+        "session/slot.py",
+        'self.draft.restore(contents["draft"])',
+        "self.draft.forget()",
+        "laws/test_disk_cache.py::test_a_restored_conversation_answers_as_one_that_was_read[plain-False-3-None]",
+    ),
 )
 
 

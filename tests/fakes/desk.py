@@ -16,6 +16,7 @@ class Ticket:
 
     def __init__(self, desk, job, deliver):
         self.desk, self.job, self.deliver, self.cancelled = desk, job, deliver, False
+        self.read_tokens = 0
 
     def cancel(self):
         self.cancelled = True

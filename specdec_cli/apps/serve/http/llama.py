@@ -60,10 +60,16 @@ class TokenizeBody(Body):
 def health(model: Model, state: SchedulerStatus) -> dict[str, Any]:
     """Well, which pair is loaded or was last, and how busy; a waiting job's place is its position in the queue.
 
+    Of each job that runs, how much of its prompt was read.
     `sharing` of those that run share passes; `turns` says why none does, where none can. `warning`: memory is scarce.
     """
+    jobs = [
+        {"endpoint": one.job.endpoint, "prompt_tokens": len(one.job.prompt), "read_tokens": one.read_tokens}
+        for one in state.running
+    ]
     queue = [{"position": place, "endpoint": handle.job.endpoint} for place, handle in enumerate(state.waiting, 1)]
     busy = {"running": len(state.running), "sharing": state.sharing, "waiting": len(queue), "queue": queue}
+    busy |= {"jobs": jobs} if jobs else {}
     busy |= {"turns": state.turns} if state.turns else {}
     busy |= {"warning": state.warning} if state.warning else {}
     busy |= {"disk_tokens": state.totals.disk_tokens} if state.totals.disk_tokens else {}

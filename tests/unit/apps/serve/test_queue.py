@@ -5,7 +5,10 @@ import threading
 import pytest
 
 from fakes.serving import ids, job
-from specdec_cli.apps.serve.job import Busy, JobHandle, Queue
+from specdec_cli.apps.serve.http.llama import health
+from specdec_cli.apps.serve.job import Busy, JobHandle, Queue, SchedulerStatus
+from specdec_cli.apps.serve.model import Model
+from specdec_cli.core.events import Reading
 
 
 def taken(number=0):
@@ -49,3 +52,12 @@ def test_waiting_ends_when_a_job_comes_and_after_its_time():
     assert not queue.wait(0.001)
     threading.Timer(0.01, queue.put, [taken()]).start()
     assert queue.wait(5)
+
+
+def test_health_tells_how_far_a_prompt_is_read():
+    handle = JobHandle(job(ids(900)), lambda event: None, 0.0)
+    handle.notify(Reading("target", 512, 900))
+    model = Model("demo", "t", None, None, 128, None)
+    (told,) = health(model, SchedulerStatus(running=(handle,)))["jobs"]
+    assert told == {"endpoint": "test", "prompt_tokens": 900, "read_tokens": 512}
+    assert "jobs" not in health(model, SchedulerStatus())
