@@ -163,7 +163,7 @@ def server(tmp_path):
     """A client of `specdec serve` with a model that says what a script says, whatever rounds its products."""
     folder = scripted_folder(tmp_path / "scripted", SCRIPTS)
     words = [sys.executable, "-m", "specdec_cli", "serve", "--target", folder, "--drafter", "ngram", "-k", "4"]
-    child = subprocess.Popen([*words, "--port", "0", "--no-panel"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*words, "--port", "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     try:
         url = next(found[0] for line in child.stderr if (found := re.search(r"http://127[\d.:]+", line)))
         with httpx.Client(base_url=url, timeout=200) as client:
