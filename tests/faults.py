@@ -567,13 +567,6 @@ FAULTS = (
         "unit/session/test_disk_cache.py::test_an_altered_or_cut_entry_is_removed_and_read_anew[safetensors]",
     ),
     Fault(
-        "a recurrent entry that returns to any length",
-        "session/disk_entries.py",
-        "return shared if self.ends is None else",
-        "return shared if self.ends else",
-        "unit/apps/serve/test_disk_cache.py::test_others_begin_with_the_agents_instructions[recurrent]",
-    ),
-    Fault(
         "a deleted chat whose reading stays",
         "session/kept_chats.py",
         "remove_chats([path.stem for path in paths])",
