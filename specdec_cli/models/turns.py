@@ -1,8 +1,8 @@
 """Messages in the order and form that a chat template takes (pure).
 
-A protocol allows more orders than most templates render. What a template refuses is made acceptable step by step. Each
-step looks at the messages alone and changes only what it must, so that what was rendered before stays a beginning of
-what is rendered next. No word is left out.
+A protocol allows more orders than most templates render. What a template refuses is made acceptable by one of `FORMS`.
+Each of their steps looks at the messages alone and changes only what it must, so that what was rendered before stays a
+beginning of what is rendered next. No word is left out.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product, takewhile
+from itertools import takewhile
 from typing import Any
 
 Message = Mapping[str, Any]
@@ -24,11 +24,11 @@ HEADING = "[System message]"
 
 
 def acceptable(messages: Sequence[Message]) -> Iterator[Messages]:
-    """The messages as they are, then in forms that more and more templates take, none of them twice."""
+    """The messages in each of `FORMS`, none of them twice."""
     seen: list[Messages] = []
-    for contents, calls, order in product(CONTENTS, CALLS, ORDERS):
+    for steps in FORMS.values():
         found = list(messages)
-        for step in (*calls, *order, *contents):
+        for step in steps:
             found = step(found)
         if found not in seen:
             seen.append(found)
@@ -91,29 +91,22 @@ def _as_user(message: Message) -> Message:
     return {"role": USER, "content": f"{HEADING}\n{message['content']}"}
 
 
-def _first(messages: Messages) -> Messages:
-    """All instructions as one first message."""
-    instructions = [message for message in messages if message["role"] == SYSTEM]
-    others = [message for message in messages if message["role"] != SYSTEM]
-    return [{"role": SYSTEM, "content": _text(*instructions)}, *others] if instructions else others
+def _alternating(messages: Messages) -> Messages:
+    """Words of the user and of the model in turn, the user's first: one message each, empty where nothing was said.
 
-
-def _begun(messages: Messages) -> Messages:
-    """The user's turn is the first, though nothing was said in it."""
-    at = 1 if messages and messages[0]["role"] == SYSTEM else 0
-    if at < len(messages) and messages[at]["role"] == USER:
-        return messages
-    return [*messages[:at], {"role": USER, "content": ""}, *messages[at:]]
-
-
-def _answered(messages: Messages) -> Messages:
-    """Between the result of a call and the user's next words the model answers, though with nothing."""
-    found: Messages = []
-    for message in messages:
-        if found and found[-1]["role"] == TOOL and message["role"] == USER:
+    Calls and their results are words of neither.
+    """
+    found, last = list[Message](), SYSTEM
+    for message in joined(messages):
+        role, calls = message["role"], message.get("tool_calls")
+        if role == last == USER:
             found.append({"role": ASSISTANT, "content": ""})
+        elif last == SYSTEM and role in (ASSISTANT, TOOL):
+            found.append({"role": USER, "content": ""})
+            last = USER
         found.append(message)
-    return found
+        last = role if role == USER or (role == ASSISTANT and not calls) else last
+    return found if last != SYSTEM else [*found, {"role": USER, "content": ""}]
 
 
 def _toolless(messages: Messages) -> Messages:
@@ -133,13 +126,10 @@ def _toolless(messages: Messages) -> Messages:
 
 
 def _folded(messages: Messages) -> Messages:
-    """The first message's instructions at the beginning of what the user says first."""
-    if not messages or messages[0]["role"] != SYSTEM:
+    """The instructions at the beginning of the user's words, which follow them as `_alternating` leaves them."""
+    if messages[0]["role"] != SYSTEM:
         return messages
-    instructions, *rest = messages
-    if not rest or rest[0]["role"] != USER:
-        return [{"role": USER, "content": instructions["content"]}, *rest]
-    return [{**rest[0], "content": _text(instructions, rest[0])}, *rest[1:]]
+    return [{**messages[1], "content": _text(*messages[:2])}, *messages[2:]]
 
 
 def one_call_a_turn(messages: Sequence[Message]) -> Messages:
@@ -195,31 +185,23 @@ def _short_ids(messages: Messages) -> Messages:
 
 
 def _written(messages: Messages) -> Messages:
-    """Arguments of calls as their JSON text, which DeepSeek's templates join to others."""
-
-    def written(call: Any) -> Any:
-        arguments = call["function"]["arguments"]
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return {**call, "function": {**call["function"], "arguments": text}}
-
-    return [
-        {**message, "tool_calls": [written(call) for call in message["tool_calls"]]}
-        if message.get("tool_calls")
-        else message
-        for message in messages
-    ]
+    """Arguments of calls as their JSON text."""
+    return _with_arguments(messages, lambda one: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False))
 
 
 def _objects(messages: Messages) -> Messages:
-    """Arguments that are no object as the text in one, for templates that iterate them."""
+    """Arguments that are no object as the text in one."""
+    return _with_arguments(messages, lambda one: one if isinstance(one, Mapping) else {"arguments": one})
 
-    def object_of(call: Any) -> Any:
-        arguments = call["function"]["arguments"]
-        given = arguments if isinstance(arguments, Mapping) else {"arguments": arguments}
-        return {**call, "function": {**call["function"], "arguments": given}}
+
+def _with_arguments(messages: Messages, change: Callable[[Any], Any]) -> Messages:
+    """The messages with `change` made to the arguments of each call."""
+
+    def changed(call: Any) -> Any:
+        return {**call, "function": {**call["function"], "arguments": change(call["function"]["arguments"])}}
 
     return [
-        {**message, "tool_calls": [object_of(call) for call in message["tool_calls"]]}
+        {**message, "tool_calls": [changed(call) for call in message["tool_calls"]]}
         if message.get("tool_calls")
         else message
         for message in messages
@@ -231,20 +213,16 @@ def _parts(messages: Messages) -> Messages:
     return [{**message, "content": [{"type": "text", "text": message.get("content") or ""}]} for message in messages]
 
 
-_ALTERNATING = (_in_place, joined, _begun)
-# What keeps the most of what was said where it was comes first.
-ORDERS: tuple[tuple[Step, ...], ...] = (
-    (),
-    (_in_place,),
-    (_in_place, joined),
-    _ALTERNATING,
-    (*_ALTERNATING, _answered),
-    (*_ALTERNATING, _folded),
-    (*_ALTERNATING, _answered, _folded),
-    (_first,),
-    (_first, joined),
-    (_first, joined, _begun),
-    (_first, joined, _begun, _answered),
-)
-CALLS: tuple[tuple[Step, ...], ...] = ((), (one_call_a_turn,), (_short_ids,), (_objects,), (_written,), (_toolless,))
-CONTENTS: tuple[tuple[Step, ...], ...] = ((), (_parts,))
+# What keeps the most of what was said where it was comes first; the models are those whose templates need the form.
+FORMS: dict[str, tuple[Step, ...]] = {
+    "as it is": (),
+    "one call a turn": (one_call_a_turn,),  # Llama 3
+    "arguments as text": (_written,),  # DeepSeek, whose templates join them to others
+    "one system message": (_objects, _in_place),  # Qwen 3.5, whose template also iterates arguments
+    "alternating": (_short_ids, _in_place, _alternating),  # Mistral
+    "no tools": (_toolless,),  # Phi 3, Granite 3.0
+    "no tools, one system message": (_toolless, _in_place),
+    "alternating, no tools": (_toolless, _in_place, _alternating),  # Llama 2, Gemma 3
+    "the user and the model alone": (_toolless, _in_place, _alternating, _folded),  # Gemma 2
+    "in parts": (_toolless, _in_place, _alternating, _folded, _parts),  # Llama Guard 3, which iterates contents
+}
