@@ -11,8 +11,11 @@ import ast
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
+
+import regex
 
 from specdec_cli.models.shape import json_rule
 from specdec_cli.models.text import overlap
@@ -27,18 +30,11 @@ Functions = Sequence[tuple[str, str]]
 
 
 TAG = "<|python_tag|>"
-# What may stand before a call, as it may be in a model's text and without blanks: Llama's tag for programs, a fence as
-# Gemma writes one, and a list.
-LEADS = [
-    f"{tag}{fence}{bracket}"
-    for tag in ("", TAG)
-    for fence in ("", "```", "```json", "```tool_code", "```tool_call", "```python")
-    for bracket in ("", "[")
-]
+# What may stand before a call: Llama's tag for programs, and a fence as Gemma writes one. Blanks are those of ASCII, of
+# which every grammar knows.
 FENCE = r"(```(json|tool_code|tool_call|python)?)?\s*"
-# Blanks are those of ASCII, of which every grammar knows.
-BLANKS, CODE_LEAD = re.compile(r"\s+", re.ASCII), re.compile(rf"(<\|python_tag\|>)?\s*{FENCE}", re.ASCII)
-LEAD = re.compile(rf"{CODE_LEAD.pattern}(\[\s*)?", re.ASCII)
+LEAD = rf"(<\|python_tag\|>)?\s*{FENCE}"
+HEAD = r'\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*'
 LINE = re.compile(r"(?:^|\n)\s*|(?=<\|python_tag\|>)", re.ASCII)
 # Behind a call: what separates it from the next one, or closes its list or its fence.
 CLOSE = re.compile(r"[\s;,\]]*(?:```(?!\w))?[\s;,]*", re.ASCII)
@@ -95,10 +91,10 @@ class BareCalls:
 
 def _opened(functions: Functions, one: bool) -> list[str]:
     """Rules and terminals of a text in which no call is read, and of one that goes over to calls."""
-    begin = r'(\[\s*)?\{\s*("type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"'
     lines = [
         "TEXT: ANY & ~((LINE | TAGGED) (BEGIN | CODE) ANY | TAGGED NAME BRACE ANY)\nANY: /(?s:.*)/",
-        f'before[lazy]: BEFORE\nBEFORE: (TEXT "\\n")? /\\s*/ BEGIN\nBEGIN: /{FENCE}{begin}/',
+        'before[lazy]: BEFORE\nBEFORE: (TEXT "\\n")? /\\s*/ BEGIN',
+        rf'BEGIN: /{FENCE}(\[\s*)?{HEAD}"/',
         'OTHER: ANY & ~(NAME "\\"" ANY | (LINE | TAGGED) (BEGIN NAME "\\"" | CODE) ANY | TAGGED NAME BRACE ANY)',
         r"LINE: /(?s:(.*\n)?)\s*/",
         r"TAGGED: /(?s:.*)<\|python_tag\|>\s*/",
@@ -122,112 +118,83 @@ class BareReader:
     """
 
     def __init__(self, names: Collection[str]) -> None:
-        self._names, self._held, self._inside = names, "", ""
-        quoted = {quote for name in names for quote in (json.dumps(name), json.dumps(name, ensure_ascii=False))}
-        heads = [f'{{{kind}"name":' for kind in ("", '"type":"function",')]
-        self._begins = [compact(head + name) for head in heads for name in quoted]
-        self._written = [compact(name) + "(" for name in names]
-        # What is held begins a line if `_fresh`; behind a call if `_called`. A call begins `_at`, none before `_skip`.
-        self._fresh, self._called, self._at, self._skip = True, False, 0, 0
+        self._names, self._begin, self._held = names, _beginning(names), ""
+        # What is held begins a line if `_fresh`; behind a call if `_called`. No call begins before `_skip`.
+        self._fresh, self._called, self._skip = True, False, 0
 
-    def feed(self, text: str) -> Iterator[Piece]:
-        """The pieces that `text` made certain."""
+    def feed(self, text: str, last: bool = False) -> Iterator[Piece]:
+        """The pieces that `text` made certain; the `last` text makes all certain."""
         self._held += text
-        while not self._called or self._close():
-            if not self._inside:
-                yield from self._tell(self._look())
-            if not self._inside or self._inside == "code" or (text and "}" not in text):
+        while not self._called or self._close(last):
+            length, found = self._look()
+            yield from self._tell(len(self._held) if last and found is None else length)
+            if found is None or not (last or (found["object"] and "}" in text)):
                 return
-            if (call := self._object()) is not None:
-                yield call
-            elif self._inside:
+            kind, read = ("object", self._object) if found["object"] else ("code", self._code)
+            calls, end = read(found.start(kind) - length)
+            if calls:
+                yield from calls
+                self._held, self._called, self._skip = self._held[end:], True, 0
+            elif end or last:
+                self._skip = found.start() - length + 1
+            else:
                 return
 
     def finish(self) -> Iterator[Piece]:
         """The rest: calls as code, and what begins like a call and is none."""
-        while self._inside:
-            if self._inside == "code" and (calls := self._code()):
-                self._held = ""
-                yield from calls
-            self._inside, self._skip = "", self._at + 1
-            yield from self.feed("")
-        if self._called:
-            self._held = CLOSE.sub("", self._held, count=1)
-        yield from self._tell(len(self._held))
+        return self.feed("", last=True)
 
     def _tell(self, length: int) -> list[Piece]:
         text, self._held = self._held[:length], self._held[length:]
         self._fresh, self._skip = self._fresh and not text, max(0, self._skip - length)
         return [("text", text)] if text else []
 
-    def _close(self) -> bool:
-        """Take off what closes a call; whether more than that is there."""
-        if CLOSES.fullmatch(self._held):
+    def _close(self, last: bool) -> bool:
+        """Take off what closes a call; whether more may be there than that."""
+        if not last and CLOSES.fullmatch(self._held):
             return False
         self._held, self._called, self._fresh = CLOSE.sub("", self._held, count=1), False, True
         return True
 
-    def _look(self) -> int:
-        """How many characters are text for certain; a call may begin behind them, or does."""
+    def _look(self) -> tuple[int, Any]:
+        """(how many characters are text for certain, the beginning of a call if one follows them)."""
         for line in LINE.finditer(self._held):
             begins = line.start() or self._fresh or "\n" in line.group() or self._held.startswith(TAG, line.end())
             if line.end() < self._skip or not begins:
                 continue
-            opened = self._opens(self._held[line.end() :])
-            if opened is not None:
-                length = len(self._held[: line.start()].rstrip())
-                self._inside, self._at = opened, line.end() - length
-                return length
+            if found := self._begin.match(self._held, line.end(), partial=True):
+                return len(self._held[: line.start()].rstrip()), None if found.partial else found
         sure = self._held[: len(self._held) - overlap(self._held, TAG)]
-        return len(sure.rstrip())
+        return len(sure.rstrip()), None
 
-    def _opens(self, said: str) -> str | None:
-        """`object` or `code` where a call begins, empty where one may, None where none does."""
-        said, found = compact(said), None
-        for lead in LEADS:
-            if lead.startswith(said):
-                return ""
-            if not said.startswith(lead):
-                continue
-            code = self._written if lead.endswith(("[", "```tool_code", TAG)) else []
-            for kind, begins in (("object", self._begins), ("code", code)):
-                if any(said.startswith(begin, len(lead)) for begin in begins):
-                    return kind
-                if any(begin.startswith(said[len(lead) :]) for begin in begins):
-                    found = ""
-        return found
-
-    def _object(self) -> ToolCall | None:
-        """The call in the object that is held first; None where it is not whole, or is no call."""
-        begin = self._held.index("{", self._at)
+    def _object(self, begin: int) -> tuple[list[ToolCall], int]:
+        """(the call that the object is, if it is one; where it ends, 0 where it is not whole)."""
         try:
             found, end = json.JSONDecoder().raw_decode(self._held, begin)
         except (ValueError, RecursionError):
-            return None
-        try:
-            call = sayable(found.get("name"), found.get("parameters", found.get("arguments")) or {})
-            if call.name not in self._names or not LEAD.fullmatch(self._held, self._at, begin):
-                raise ValueError("it only seemed to be one")
-        except (ValueError, TypeError):
-            self._inside, self._skip = "", self._at + 1
-            return None
-        self._held, self._inside, self._called, self._skip = self._held[end:], "", True, 0
-        return call
+            return [], 0
+        with suppress(ValueError):
+            call = sayable(found["name"], found.get("parameters", found.get("arguments")) or {})
+            return [call] if call.name in self._names else [], end
+        return [], end
 
-    def _code(self) -> list[ToolCall]:
-        """Calls written as code, `[f(a=1), g()]` or alone; none where it is anything else."""
-        written = CODE_LEAD.sub("", self._held[self._at :], count=1).rstrip().removesuffix("```").strip()
+    def _code(self, begin: int) -> tuple[list[ToolCall], int]:
+        """(calls written as code, `[f(a=1), g()]` or alone, none where it is anything else; where all ends)."""
+        written = self._held[begin:].rstrip().removesuffix("```").strip()
         try:
             tree = Literals().visit(ast.parse(written, mode="eval")).body
             calls = [_written(one) for one in (tree.elts if isinstance(tree, ast.List) else [tree])]
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
-            return []
-        return calls if all(call.name in self._names for call in calls) else []
+            calls = []
+        return calls if all(call.name in self._names for call in calls) else [], len(self._held)
 
 
-def compact(text: str) -> str:
-    """`text` without blanks."""
-    return BLANKS.sub("", text)
+def _beginning(names: Collection[str]) -> Any:
+    """The beginning of a call, which `regex` also matches in part; a group says where its `object` or `code` begins."""
+    quoted = {quote for name in names for quote in (json.dumps(name), json.dumps(name, ensure_ascii=False))}
+    said, called = ("|".join(map(regex.escape, some)) for some in (quoted, names))
+    code = rf"({LEAD}(?=\[)|(<\|python_tag\|>)?\s*```tool_code\s*|<\|python_tag\|>\s*)(?<code>(\[\s*)?({called})\s*\()"
+    return regex.compile(rf"{LEAD}(\[\s*)?(?<object>{HEAD}({said}))|{code}", regex.ASCII)
 
 
 def sayable(name: str, arguments: Any) -> ToolCall:
