@@ -158,7 +158,7 @@ def cached_folder(name: str, revision: str | None = None) -> Path:
     """The complete snapshot of `name` at `revision` (None: main) in the cache. Raises: NotAvailable, PartlyHere."""
     cache.require_revision(name, revision)
     pull = f"{PULL} NAME, the pair that pins this revision" if revision else f"{PULL} --target {name}"
-    with as_user_error(name, revision):
+    with as_user_error(name):
         folder = _snapshot(name, revision)
         found = problems(name, folder) if folder else []
     if folder is None:

@@ -6,12 +6,11 @@ for the commit that was asked for, or for the name of a file, is looked at befor
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ from specdec_cli.hub.cache import DISTRUST, cache_folder, require_digest
 
 if TYPE_CHECKING:
     from httpx2 import Request, Response
-    from huggingface_hub.errors import HfHubHTTPError
 
 OFFICIAL = "https://huggingface.co"
 CREDENTIALS = re.compile(r"//[^/@\s]*@")
@@ -36,11 +34,7 @@ PORTS = {"http": 80, "https": 443}
 # The addresses of a file at a commit: (repository, commit, file).
 FILE = re.compile(r"/(?:resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40})/(.+)")
 PART = re.compile(r"bytes=\d+-\d+")
-# In the ratelimit header: r=0 requests left, t seconds until the window ends.
-WINDOW = re.compile(r"\br=0\b.*\bt=(\d+)")
 MOST_WAIT_SECONDS = 60
-# huggingface_hub sleeps as long as these answers ask for, and tries again.
-RETRIED = (408, 429, 500, 502, 503, 504)
 # (repository, commit) -> file -> digest, as the Hub listed them to this process.
 LISTED: dict[tuple[str, str], dict[str, str | None]] = {}
 
@@ -124,17 +118,16 @@ def refuse_whole_file(response: Response) -> None:
         )
 
 
-def asked_wait_seconds(headers: Mapping[str, str]) -> int | None:
-    """The wait that an answer asks for, None where it asks for none or names a date."""
-    window = WINDOW.search(headers.get("ratelimit", ""))
-    wait = window.group(1) if window else headers.get("retry-after", "").strip()
-    return int(wait[:18]) if wait.isascii() and wait.isdigit() else None
-
-
 def refuse_long_wait(response: Response) -> None:
-    """Do not wait for hours where the Hub asks for it. Raises: Unanswered above MOST_WAIT_SECONDS."""
-    seconds = asked_wait_seconds(response.headers) if response.status_code in RETRIED else None
-    if seconds and seconds > MOST_WAIT_SECONDS:
+    """Do not wait for hours where the Hub asks for it: huggingface_hub would, without a word.
+
+    Raises: Unanswered above MOST_WAIT_SECONDS.
+    """
+    window = library().parse_ratelimit_headers(response.headers) if response.status_code == 429 else None
+    asked = response.headers.get("retry-after", "")
+    wait = str(window.reset_in_seconds) if window is not None and window.remaining == 0 else asked
+    seconds = int(wait[:18]) if response.is_error and wait.isdecimal() else 0
+    if seconds > MOST_WAIT_SECONDS:
         raise Unanswered(
             f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})",
             "run the same command again then; hf auth login raises the limit",
@@ -148,7 +141,7 @@ def is_hub(url: str) -> bool:
 
 def _origin(url: str) -> tuple[str, str, int | None]:
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url)  # the library's own parser: where another disagrees, it takes an ETag that nobody saw
         return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme)
     except ValueError:  # a port that is no number
         return "", url, None
@@ -160,47 +153,55 @@ def endpoint() -> str:
 
 
 AGAIN = "run the same command again: complete files are kept, the one in progress restarts"
-SHORT = re.compile(r"should be of size (\d+) but has size (\d+)")  # the library's only message for a truncated body
-FORBIDDEN = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
 @contextmanager
-def as_user_error(name: str, revision: str | None = None) -> Iterator[None]:
+def as_user_error(name: str) -> Iterator[None]:
     """Turn failures of huggingface_hub inside this context into SpecdecErrors about `name`."""
-    prepare()
     from huggingface_hub.errors import EntryNotFoundError
 
+    prepare()
     httpx = library().httpx
     try:
         yield
     # The Xet transport raises RuntimeError when the connection breaks. An answer that is no JSON is a ValueError.
     except (httpx.HTTPError, httpx.InvalidURL, EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
-        raise explain(error, name, revision) from error
+        raise explain(error, name) from error
 
 
-def explain(error: BaseException, name: str, revision: str | None = None) -> SpecdecError:
-    """The SpecdecError for a failure of huggingface_hub, its HTTP client, hf_xet or the disk."""
+def explain(error: BaseException, name: str) -> SpecdecError:
+    """What a failure of huggingface_hub, its HTTP client, hf_xet or the disk says of itself, with the next command."""
     from huggingface_hub import errors
 
     httpx = library().httpx
     while isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
         error = error.__cause__  # its own message, "check your connection", hides the reason
+    text, page = f"{name} cannot be fetched from {endpoint()}: {_line(error)}", f"{endpoint()}/{name}"
     if isinstance(error, errors.HfHubHTTPError):
-        return _explain_answer(error, name, revision)
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        return NotAvailable(f"{name} is incomplete here, and HF_HUB_OFFLINE forbids downloads", "unset HF_HUB_OFFLINE")
-    if isinstance(error, errors.HFValidationError):
-        return NotAvailable(f"{name} is not a Hub id: {_line(error)}", "a Hub id looks like organisation/name")
+        status = error.response.status_code
+        if isinstance(error, errors.GatedRepoError):
+            return NotAvailable(text, f"accept its licence at {page}, then: hf auth login")
+        if isinstance(error, (errors.RevisionNotFoundError, errors.RemoteEntryNotFoundError)):
+            return NotAvailable(text, f"look at {page}/tree/main, or leave the revision out")
+        if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 404):
+            return NotAvailable(text, "check the spelling; if it is private: hf auth login")
+        if status == 429 or status >= 500:
+            return Unanswered(text, "try again in a few minutes; hf auth login raises the limit of requests")
+        return NotAvailable(text, f"look at {page}, and at your login: hf auth whoami")
     if isinstance(error, (errors.FileMetadataError, json.JSONDecodeError)):
         return no_hub(name)
-    if isinstance(error, (httpx.TimeoutException, TimeoutError)):
-        return Unanswered(f"{endpoint()} stopped answering while {name} was asked for", AGAIN)
-    if isinstance(error, (httpx.RemoteProtocolError, httpx.ReadError)):
-        return Unanswered(f"the connection broke while {name} was downloading: {_line(error)}", AGAIN)
-    if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError)):
-        hint = "check the network; a model that is already here runs with --offline"
-        return Unanswered(f"cannot reach {endpoint()} for {name}: {_line(error)}", hint)
-    return _explain_disk(error, name)
+    if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):
+        return Unanswered(text, f"check the network, then {AGAIN}; whole models run with --offline")
+    code = error.errno if isinstance(error, OSError) else None
+    if code in DISK_FULL or "(os error 28)" in str(error):  # the Xet transport gives the errno in its text alone
+        return DoesNotFit(
+            f"the disk of {cache_folder()} is full, and {name} is incomplete",
+            "free some space, or set HF_HOME to a folder on a bigger disk; " + AGAIN,
+        )
+    if code is not None or "(os error " in str(error):
+        hint = "make it yours, or set HF_HOME to a folder of yours"
+        return NotAvailable(f"the cache {cache_folder()} cannot hold {name}: {_line(error)}", hint)
+    return NotAvailable(text, f"{AGAIN}; HF_HUB_DISABLE_XET=1 fetches over plain HTTP")
 
 
 def no_hub(name: str) -> NotAvailable:
@@ -211,76 +212,10 @@ def no_hub(name: str) -> NotAvailable:
     )
 
 
-def _explain_answer(error: HfHubHTTPError, name: str, revision: str | None) -> SpecdecError:
-    from huggingface_hub import errors
-
-    status, page = error.response.status_code, f"{endpoint()}/{name}"
-    kinds = {
-        errors.GatedRepoError: (
-            f"{name} is gated: the Hub answers {status} until you accept its licence",
-            f"accept it at {page}, then: hf auth login",
-        ),
-        errors.DisabledRepoError: (f"the Hub has disabled {name} ({status})", f"read why at {page}"),
-        errors.RevisionNotFoundError: (
-            f"{name} has no revision {revision}",
-            f"see {page}/commits/main, or leave the revision out",
-        ),
-        errors.RemoteEntryNotFoundError: (
-            f"{name} lists a file that the Hub does not have ({status})",
-            f"look at {page}/tree/main",
-        ),
-    }
-    for kind, lines in kinds.items():
-        if isinstance(error, kind):
-            return NotAvailable(*lines)
-    if status == 404 or isinstance(error, errors.RepositoryNotFoundError):
-        return NotAvailable(
-            f"no such repository on {endpoint()}: {name}, or it is private ({status})",
-            "check the spelling; if it is private: hf auth login",
-        )
-    if status in (401, 403):
-        hint = "hf auth whoami, then hf auth login with a valid token"
-        return NotAvailable(f"the Hub refuses {name} to your login ({status})", hint)
-    if status == 429:
-        wait = asked_wait_seconds(error.response.headers)
-        hint = "wait a few minutes; hf auth login raises the limit" if wait is None else f"wait {duration(wait)}"
-        return Unanswered(f"the Hub accepts no more requests from this machine for now (429, asked for {name})", hint)
-    if status >= 500:
-        hint = f"try later, {endpoint()} has problems right now"
-        return Unanswered(f"the Hub is in trouble: it answers {status} for {name}", hint)
-    return NotAvailable(f"the Hub answers {status} for {name}: {_line(error)}", f"look at {page}")
-
-
-def _explain_disk(error: BaseException, name: str) -> SpecdecError:
-    """The error for a disk failure or a truncated body. The Xet transport gives the disk's errno only in its text."""
-    code = error.errno if isinstance(error, OSError) else None
-    if code in DISK_FULL or "(os error 28)" in str(error):
-        return DoesNotFit(
-            f"the disk of {cache_folder()} is full, and {name} is incomplete",
-            "free some space, or set HF_HOME to a folder on a bigger disk; " + AGAIN,
-        )
-    if code in FORBIDDEN or "(os error 13)" in str(error):
-        path = error.filename if isinstance(error, OSError) and error.filename else cache_folder()
-        return NotAvailable(
-            f"no permission for {path}, where {name} belongs", "make it yours, or set HF_HOME to a folder of yours"
-        )
-    if code is not None:
-        return NotAvailable(f"the cache cannot hold {name}: {_line(error)}", "check HF_HOME and HF_HUB_CACHE")
-    if sizes := SHORT.search(str(error)):
-        return NotAvailable(f"a file of {name} ended after {sizes[2]} of its {sizes[1]} bytes", AGAIN)
-    if isinstance(error, RuntimeError):
-        return NotAvailable(
-            f"the Xet transport failed while {name} was downloading: {_line(error)}",
-            "run the same command again, or with HF_HUB_DISABLE_XET=1 to fetch over plain HTTP",
-        )
-    return NotAvailable(f"{name} did not arrive complete: {_line(error)}", AGAIN)
-
-
 def _line(error: BaseException) -> str:
-    """The first line of a foreign message, at most 160 characters long and without passwords."""
-    lines = CREDENTIALS.sub("//", str(error)).splitlines()
-    text = next((line.strip() for line in lines if line.strip()), type(error).__name__)
-    return text if len(text) <= 160 else text[:157] + "..."
+    """A foreign message in one line of at most 240 characters, without passwords."""
+    text = " ".join(CREDENTIALS.sub("//", str(error)).split()) or type(error).__name__
+    return text if len(text) <= 240 else text[:237] + "..."
 
 
 TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")

@@ -126,7 +126,7 @@ def _fetch_files(snapshot: HubSnapshot, progress: OnBytes) -> list[RemoteFile]:
 def _fetch_file(snapshot: HubSnapshot, file: RemoteFile, progress: OnBytes) -> RemoteFile:
     """Fetch one file unless it is here as listed; returns it with its digest. Raises: NotAvailable, DoesNotFit."""
     name, commit = snapshot.name, snapshot.commit
-    with as_user_error(name, snapshot.revision):
+    with as_user_error(name):
         if file.digest is None:  # a mirror whose listing gives none; its ETag is the only other word on the bytes
             url = huggingface_hub.hf_hub_url(name, file.path, revision=commit)
             etag = huggingface_hub.get_hf_file_metadata(url, retry_on_errors=True).etag

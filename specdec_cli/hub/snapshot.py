@@ -17,7 +17,7 @@ from specdec_cli.core.format import count
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.hub import cache
 from specdec_cli.hub.cached import RemoteFile, cached_folder, is_compared, read_record
-from specdec_cli.hub.client import LISTED, as_user_error, no_hub, prepare
+from specdec_cli.hub.client import LISTED, as_user_error, no_hub
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoSibling
@@ -77,14 +77,13 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     """
     cache.require_hub_id(name)
     cache.require_revision(name, revision)
-    prepare()
     name = cache.cached_spelling(name)
     pinned = revision if revision is not None and cache.COMMIT.fullmatch(revision) else None
-    with as_user_error(name, revision):
+    with as_user_error(name):
         is_here = pinned is not None and is_compared(name, cache.snapshot_folder(name, pinned))
     if offline or constants.is_offline_mode() or is_here:
         return _read_cached(name, revision)
-    with as_user_error(name, revision):
+    with as_user_error(name):
         try:
             seconds = float(constants.HF_HUB_ETAG_TIMEOUT)
             info = huggingface_hub.HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
@@ -102,7 +101,7 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     files = [_checked(name, path, file) for path, file in zip(paths, listed, strict=True) if cache.is_wanted(path)]
     LISTED[name, commit] = {file.path: file.digest for file in files}
     snapshot = HubSnapshot(name, commit, _order(files), revision or constants.DEFAULT_REVISION)
-    with as_user_error(name, revision):
+    with as_user_error(name):
         here = [any(f.difference(at, read_weights=False) is None for at in snapshot.places(f)) for f in snapshot.files]
     both = zip(snapshot.files, here, strict=True)
     return replace(snapshot, files=tuple(replace(file, cached=cached) for file, cached in both))

@@ -9,16 +9,17 @@ from fakes.world import NOBODY
 pytestmark = pytest.mark.slow
 
 
+FAILS = "cannot be fetched from http://127.0.0.1:9: "
 OFFLINE = [
-    (["pairs", "--online"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for"),
+    (["pairs", "--online"], {"HF_ENDPOINT": NOBODY}, FAILS),
     (["pairs", "--online"], {"HF_HUB_OFFLINE": "1"}, "--online asks the Hub, and HF_HUB_OFFLINE forbids it"),
-    (["check", "tiny"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for org/big"),
+    (["check", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
     (
         ["check", "tiny", "--offline"],
         {},
         "org/big is neither a folder here nor in the model cache, and --offline forbids",
     ),
-    (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, "cannot reach http://127.0.0.1:9 for org/big"),
+    (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
     (["run", "-p", "tiny", "hi"], {"HF_ENDPOINT": NOBODY}, "tiny is not downloaded"),
     (["rm", "tiny", "-y"], {"HF_ENDPOINT": NOBODY}, "org/big is not in the model cache"),
 ]
@@ -27,7 +28,7 @@ OFFLINE = [
 @pytest.mark.parametrize(("arguments", "extra", "message"), OFFLINE, ids=[" ".join([*o[0], *o[1]]) for o in OFFLINE])
 def test_offline_with_an_empty_cache_every_command_says_so_in_two_lines_and_exits_3(world, arguments, extra, message):
     done = world(*arguments, **extra)
-    assert done.errors()[0].startswith(message)
+    assert message in done.errors()[0]
     assert (done.code, len(done.err.splitlines()), world.hub.log) == (3, 2, [])
 
 

@@ -50,22 +50,24 @@ def answer(status, **headers):
 
 
 @pytest.mark.parametrize(
-    ("headers", "said"),
+    ("status", "headers", "said"),
     [
-        ({"retry_after": "1000000000"}, "31 years"),
-        ({"ratelimit": '"api";r=0;t=7200'}, "2 h"),
-        ({"retry_after": "9" * 400}, "years"),
+        (429, {"retry_after": "1000000000"}, "31 years"),
+        (429, {"ratelimit": '"api";r=0;t=7200'}, "2 h"),
+        (503, {"ratelimit": '"api";r=0;t=1', "retry_after": "7200"}, "2 h"),
+        (429, {"retry_after": "9" * 400}, "years"),
     ],
 )
-def test_a_wait_of_hours_or_years_is_refused_and_said(headers, said):
+def test_a_wait_of_hours_or_years_is_refused_and_said(status, headers, said):
     """huggingface_hub slept as long as it was told, without a word."""
-    with pytest.raises(Unanswered, match=rf"huggingface.co asks to wait .*{said} \(429\)"):
-        client.refuse_long_wait(answer(429, **headers))
+    with pytest.raises(Unanswered, match=rf"huggingface.co asks to wait .*{said} \({status}\)"):
+        client.refuse_long_wait(answer(status, **headers))
 
 
 def test_a_short_wait_or_none_is_left_to_the_library():
     for status, headers in (
         (429, {"retry_after": "17"}),
+        (429, {"ratelimit": '"api";r=0;t=1', "retry_after": "7200"}),
         (200, {"retry_after": "9999"}),
         (429, {"retry_after": "soon"}),
     ):

@@ -11,54 +11,51 @@ pytestmark = pytest.mark.slow  # a server, and a process for each question
 
 
 GATED = {"X-Error-Code": "GatedRepo"}
+DISABLED = {"X-Error-Message": "Access to this resource is disabled."}
+SPENT = {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}
 NOT_FOUND = {"X-Error-Code": "RepoNotFound"}
-LOGIN = "hf auth whoami, then hf auth login with a valid token"
+LOOK = "look at {page}, and at your login: hf auth whoami"
 SPELLING = "check the spelling; if it is private: hf auth login"
-ACCEPT = "accept it at {page}, then: hf auth login"
-LIMITED = "the Hub accepts no more requests from this machine for now (429, asked for {name})"
-TROUBLE = "the Hub is in trouble: it answers {status} for {name}"
-# What the Hub answers, and the two lines a person reads.
+LATER = "try again in a few minutes; hf auth login raises the limit of requests"
+# What the Hub answers, what the library says of it, and what a person can do.
 REFUSALS = [
-    (403, GATED, "{name} is gated: the Hub answers 403 until you accept its licence", ACCEPT),
-    (404, NOT_FOUND, "no such repository on {url}: {name}, or it is private (404)", SPELLING),
-    (404, {}, "no such repository on {url}: {name}, or it is private (404)", SPELLING),
-    (401, {}, "the Hub refuses {name} to your login (401)", LOGIN),
-    (
-        403,
-        {"X-Error-Message": "Access to this resource is disabled."},
-        "the Hub has disabled {name} (403)",
-        "read why at {page}",
-    ),
-    (429, {}, LIMITED, "wait a few minutes; hf auth login raises the limit"),
-    (429, {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}, LIMITED, "wait 55 s"),
-    (503, {}, TROUBLE, "try later, {url} has problems right now"),
-    (418, {}, "the Hub answers 418 for {name}: Client error '418 I'm a Teapot' for url '{api}'", "look at {page}"),
+    (403, GATED, "403 Client Error. Cannot access gated repo", "accept its licence at {page}, then: hf auth login"),
+    (404, NOT_FOUND, "404 Client Error. Repository Not Found", SPELLING),
+    (404, {}, "Client error '404 Not Found'", SPELLING),
+    (401, {}, "Client error '401 Unauthorized'", SPELLING),
+    (403, DISABLED, "403 Client Error. Cannot access repository", LOOK),
+    (429, {}, "429 Too Many Requests", LATER),
+    (429, SPENT, "429 Too Many Requests: you have reached your 'api' rate limit. Retry after 55 s", LATER),
+    (503, {}, "Server error '503 Service Unavailable'", LATER),
+    (418, {}, "Client error '418 I'm a Teapot'", LOOK),
 ]
 
 
 def test_each_refusal_by_the_hub_is_two_lines_with_the_next_step_and_leaves_nothing(server, home):
-    asked = {}
-    for i, (status, headers, *lines) in enumerate(REFUSALS):
-        name = f"org/m{i}"
+    asked = {f"org/m{i}": refusal for i, refusal in enumerate(REFUSALS)}
+    for name, (status, headers, *_) in asked.items():
         server.fail("status", f"{name}$", status=status, headers=headers)
-        values = {"name": name, "status": status, "url": server.url, "page": f"{server.url}/{name}"}
-        values["api"] = f"{server.url}/api/models/{name}?blobs=true"
-        asked[name] = [line.format(**values) for line in lines] + [3]
     code = f"""
 result = {{}}
 for name in {list(asked)}:
     try: hub.fetch(hub.resolve(name))
     except SpecdecError as error: result[name] = [error.message, error.hint, error.exit_code]
 """
-    assert ask(server, home, code) == asked
+    answers = ask(server, home, code)
+    for name, (_, _, reason, hint) in asked.items():
+        message, *rest = answers[name]
+        assert message.startswith(f"{name} cannot be fetched from {server.url}: {reason}")
+        assert rest == [hint.format(page=f"{server.url}/{name}"), 3]
     assert list((home / "hub").iterdir()) == []
 
 
 def test_a_revision_that_is_not_there_is_named(server, home):
     server.commit(NAME, model())
-    assert ask(server, home, "hub.resolve('org/tiny', 'v9')") == unavailable(
-        f"{NAME} has no revision v9", f"see {server.url}/{NAME}/commits/main, or leave the revision out"
-    )
+    answer = ask(server, home, "hub.resolve('org/tiny', 'v9')")
+    told = f"{NAME} cannot be fetched from {server.url}: 404 Client Error. Revision Not Found"
+    assert answer["message"].startswith(told)
+    assert "/revision/v9" in answer["message"]
+    assert answer["hint"] == f"look at {server.url}/{NAME}/tree/main, or leave the revision out"
 
 
 def test_a_login_page_in_between_is_not_taken_for_the_hub(server, home):

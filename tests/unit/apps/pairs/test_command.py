@@ -43,7 +43,7 @@ def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
             if not name.startswith("specdec:"):
                 world.hub.commit(name, {"config.json": b"{}", "model.safetensors": b"x" * 1000})
     done = world("pairs", "--online")
-    assert done.err == f"org/nowhere: no such repository on {world.hub.url}: org/nowhere, or it is private (404)"
+    assert done.err.startswith(f"org/nowhere: org/nowhere cannot be fetched from {world.hub.url}: 404 Client Error. ")
     assert re.fullmatch(r"1 of \d+ are unverified: specdec pairs --online asks the Hub", done.out.splitlines()[-1])
     world.hub.forget()
     rows = {row["name"]: row for row in json.loads(world("pairs", "--json").out)}
@@ -60,7 +60,7 @@ def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
     kept.write_text(json.dumps({BIG: 5, SMALL: 6}))
     world.hub.fail("status", status=429, headers={"Retry-After": "1"})
     done = world("pairs", "--online")
-    assert (done.code, done.errors()[0][:35]) == (3, "the Hub accepts no more requests fr")
+    assert (done.code, " cannot be fetched from " in done.errors()[0]) == (3, True)
     assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
 
 
