@@ -24,7 +24,7 @@ from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
 from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
-from specdec_cli.hub.client import as_user_error
+from specdec_cli.hub.client import as_user_error, library
 from specdec_cli.hub.snapshot import HubSnapshot
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
@@ -160,14 +160,8 @@ def _bar_class(file: RemoteFile, progress: OnBytes) -> Any:
     """A class that huggingface_hub uses like tqdm, over HTTP and Xet; it draws nothing and calls `progress`."""
     farthest = 0
 
-    class Bar:
-        def __init__(self, *_: object, **values: Any) -> None:
-            self.total, self.n = file.size_bytes, int(values.get("initial") or 0)
-
-        def __enter__(self) -> Bar:
-            return self
-
-        def __exit__(self, *_: object) -> None: ...
+    class Bar(library().silent_tqdm):  # type: ignore[misc]
+        n = 0
 
         def update(self, count: float | None = 1) -> None:
             # The library goes back when a server ignores its Range; the reported bytes must not.
@@ -182,9 +176,9 @@ def _bar_class(file: RemoteFile, progress: OnBytes) -> Any:
             if (count or 0) > 0 and farthest < file.size_bytes:
                 progress(file.path, farthest, file.size_bytes)
 
-        def refresh(self, *_: object, **__: object) -> None: ...
+        def set_postfix_str(self, *_: object, **__: object) -> None: ...
 
-        set_postfix_str = set_transfer_postfix_str = set_description_str = close = refresh
+        set_transfer_postfix_str = set_postfix_str
 
     return Bar
 
