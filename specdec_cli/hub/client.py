@@ -22,7 +22,6 @@ from huggingface_hub import constants
 from specdec_cli.core.errors import DISK_FULL, DoesNotFit, NotAvailable, SpecdecError, Unanswered
 from specdec_cli.core.format import duration
 from specdec_cli.core.jsonfile import shown
-from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import DISTRUST, cache_folder, require_digest
 
 if TYPE_CHECKING:
@@ -225,20 +224,11 @@ def settings() -> Iterator[tuple[str, str, str]]:
     """(variable, effective value, what it means) of what is set. No network call, and no part of the token."""
     if endpoint() != OFFICIAL:
         yield "HF_ENDPOINT", endpoint(), "not the official Hub: what it lists is believed"
-    source = token_source()
+    # huggingface_hub's own function may use the network.
+    kept = "hf auth login" if os.access(constants.HF_TOKEN_PATH, os.R_OK) else None
+    source = next(filter(os.environ.get, TOKENS), kept)
     sent = f"from {source}; goes to {endpoint()} and to no other host" if source else "only open models can be fetched"
     yield "HF_TOKEN", "present" if source else "none", sent
     for variable in ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET"):
         if os.environ.get(variable):
             yield variable, os.environ[variable], "set in the environment"
-
-
-def token_source() -> str | None:
-    """The source of the token, None without one. huggingface_hub's own function may use the network."""
-    for variable in TOKENS:
-        if os.environ.get(variable, "").strip():
-            return variable
-    try:
-        return "hf auth login" if read_file(constants.HF_TOKEN_PATH).decode().strip() else None
-    except (OSError, ValueError):
-        return None
