@@ -32,17 +32,15 @@ class Removal:
     commits: tuple[str, ...]
     kept_commits: tuple[str, ...]
     freed_bytes: int
-    shared_bytes: int
-    shared_files: tuple[str, ...]
 
 
 def removal(name: str, commit: str | None = None) -> Removal:
-    """Plan to remove one commit of `name`, or everything of it; nothing changes yet.
+    """Plan to remove one commit of `name`, or everything of it; nothing changes yet. Raises: NotAvailable.
 
-    `shared_files` and `shared_bytes` stay, because other snapshots use them. Raises: NotAvailable.
+    What the commits that are kept use as well stays, and is not among the freed bytes.
     """
     if name.startswith(HEAD):
-        return Removal(name, (), (), head_bytes(name), 0, ())
+        return Removal(name, (), (), head_bytes(name))
     require_hub_id(name)
     name = cached_spelling(name)
     folder = repository(name)
@@ -56,14 +54,13 @@ def removal(name: str, commit: str | None = None) -> Removal:
     if repo and commit is not None and not going:
         here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
         raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
-    blobs = {file.blob_path: file for revision in going for file in revision.files}
+    blobs = {file.blob_path for revision in going for file in revision.files}
     outside = [path for path in blobs if not _is_inside(name, path)]
     if not staying and (repo is None or outside):
         whole = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        return Removal(name, (), (), whole, 0, ())
+        return Removal(name, (), (), whole)
     if outside:  # the library would remove what a link leads to, wherever that is
         raise NotAvailable(f"{outside[0].name} of {name} lies outside the model cache", f"look at {outside[0]}")
-    used = {file.blob_path for revision in staying for file in revision.files}
     freed_bytes = cache.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
     parts = [part.size_on_disk for part in cache.incomplete_files if part.file_path.parents[1].name == folder.name]
     return Removal(
@@ -71,8 +68,6 @@ def removal(name: str, commit: str | None = None) -> Removal:
         tuple(sorted(revision.commit_hash for revision in going)),
         tuple(sorted(revision.commit_hash for revision in staying)),
         freed_bytes + (0 if staying else sum(parts)),
-        sum(file.size_on_disk for file in blobs.values()) - freed_bytes,
-        tuple(sorted(file.file_name for path, file in blobs.items() if path in used)),
     )
 
 

@@ -208,12 +208,11 @@ def _of_others(name: str) -> NotAvailable | None:
 
 
 def _summary(removal: Removal, others: Sequence[str]) -> str:
-    """What goes, what stays because another commit shares it, and who else uses the model."""
+    """What goes, which commits keep what they share with it, and who else uses the model."""
     parts = [f"{removal.name}: {size(removal.freed_bytes)}"]
-    if removal.shared_files:
+    if removal.kept_commits:
         commits = ", ".join(commit[:7] for commit in removal.kept_commits)
-        files = f"{count(len(removal.shared_files), 'file')} ({size(removal.shared_bytes)})"
-        parts.append(f"{files} shared with commit {commits} will stay")
+        parts.append(f"what commit {commits} shares will stay")
     if others:
         parts.append(f"also used by {', '.join(others)}")
     return "; ".join(parts)

@@ -11,11 +11,9 @@ from fakes.hub_client import ask
 from fakes.hub_model import (
     LOCATE,
     MODEL_BYTES,
-    MODEL_FILES,
     NAME,
     PULL,
     SHARD_BYTES,
-    TWO,
     VERIFY,
     blob_bytes,
     expected,
@@ -39,8 +37,7 @@ def test_removing_a_model_frees_what_it_said(server, home):
     before = blob_bytes(home)
     assert before == MODEL_BYTES + 1000
     assert ask(server, home, PLAN.format("")) == (
-        f"Removal(name='{NAME}', commits=('{commit}',), kept_commits=(), freed_bytes={before}, "
-        "shared_bytes=0, shared_files=())"
+        f"Removal(name='{NAME}', commits=('{commit}',), kept_commits=(), freed_bytes={before})"
     )
     assert blob_bytes(home) == before
     assert ask(server, home, "result = hub.remove(hub.removal('org/tiny'))") == before
@@ -54,11 +51,9 @@ def test_removing_one_commit_keeps_what_the_other_shares(server, home):
     new = server.commit(NAME, newer)
     ask(server, home, PULL)
     before = blob_bytes(home)
-    shared = [path for path in MODEL_FILES if path not in (TWO, "merges.txt")]
-    code = f"p = hub.removal('org/tiny', '{old}')\nresult = [p.commits, p.kept_commits, p.freed_bytes, "
-    code += "p.shared_bytes, p.shared_files, hub.remove(p)]"
-    freed, kept = SHARD_BYTES + 4, sum(len(newer[path]) for path in shared)
-    assert ask(server, home, code) == [[old], [new], freed, kept, shared, freed]
+    code = f"p = hub.removal('org/tiny', '{old}')\nresult = [p.commits, p.kept_commits, p.freed_bytes, hub.remove(p)]"
+    freed = SHARD_BYTES + 4
+    assert ask(server, home, code) == [[old], [new], freed, freed]
     assert before - blob_bytes(home) == freed
     assert held(home, new) == expected(newer)
     assert ask(server, home, LOCATE) == new

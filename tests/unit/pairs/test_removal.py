@@ -23,9 +23,7 @@ def removals(monkeypatch):
         asked.append((name, commit))
         if name == "org/other":
             raise NotAvailable("org/other is not in the model cache", "specdec pairs")
-        return Removal(
-            name, ("c" * 40,), ("d" * 40,) if commit else (), 5 * MB, 100 if commit else 0, ("x",) if commit else ()
-        )
+        return Removal(name, ("c" * 40,), ("d" * 40,) if commit else (), 5 * MB)
 
     def remove(plan):
         carried_out.append(plan.name)
@@ -46,7 +44,7 @@ def test_a_removal_says_what_goes_and_who_else_uses_it(removals):
 def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
     """Its target is not here: what is here goes."""
     (plan,) = pulling.plan_removal("two", KNOWN)
-    assert plan.summary == "org/tiny: 5.0 MB; 1 file (100 B) shared with commit ddddddd will stay; also used by one"
+    assert plan.summary == "org/tiny: 5.0 MB; what commit ddddddd shares will stay; also used by one"
     assert removals[0] == [("org/other", None), ("org/tiny", "d" * 40)]
 
 
