@@ -17,21 +17,19 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_hub
+from huggingface_hub import constants
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.safetensors import MOST_HEADER_BYTES
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
 from specdec_cli.hub.cached import RemoteFile, digest_of
 from specdec_cli.hub.client import as_user_error, library
 from specdec_cli.hub.download import OnBytes, silent
 from specdec_cli.hub.snapshot import HubSnapshot
 
-# What safetensors itself allows for a header (docs of the format, "hard limit").
-MAX_HEADER_BYTES = 100_000_000
 DAMAGED = "the repository's files are damaged, or a proxy alters what comes through it"
 PIECE_BYTES = 32 << 20
-TRIES = 4
-TIMEOUT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +55,7 @@ def remote_headers(snapshot: HubSnapshot, files: Collection[RemoteFile] | None =
 def _read_header(snapshot: HubSnapshot, file: RemoteFile) -> RemoteHeader:
     with as_user_error(snapshot.name):
         length = int.from_bytes(b"".join(_read_range(snapshot, file, 0, 8)), "little")
-        if length > min(MAX_HEADER_BYTES, (file.size_bytes or MAX_HEADER_BYTES) - 8):
+        if length > min(MOST_HEADER_BYTES, (file.size_bytes or MOST_HEADER_BYTES) - 8):
             raise NotAvailable(
                 f"{file.path} of {snapshot.name} is not a safetensors file: it announces a header of {length} bytes",
                 DAMAGED,
@@ -75,7 +73,7 @@ def _read_range(snapshot: HubSnapshot, file: RemoteFile, begin: int, end: int) -
     for at in range(begin, end, PIECE_BYTES):
         last = min(at + PIECE_BYTES, end) - 1
         headers["range"] = f"bytes={at}-{last}"
-        response = library().http_backoff("GET", url, headers=headers, timeout=TIMEOUT_SECONDS, max_retries=TRIES)
+        response = library().http_backoff("GET", url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT)
         if response.status_code != 416:  # no such bytes
             library().hf_raise_for_status(response)
         sent = response.headers.get("content-range", "no range")[:80]
