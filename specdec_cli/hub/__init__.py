@@ -14,7 +14,7 @@ import os
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 from specdec_cli.hub.cache import HUB_ID, cache_folder, require_hub_id, same_model
-from specdec_cli.hub.cached import PULL, Problem, RemoteFile
+from specdec_cli.hub.cached import PULL
 from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import OnBytes, check_space, fetch, fetch_small, free_bytes, silent, verify
@@ -25,7 +25,6 @@ from specdec_cli.hub.kept_heads import (
     kept_commit,
     read_config,
     remote_headers,
-    remove_head,
 )
 from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, models_here, named
 from specdec_cli.hub.snapshot import HubSnapshot, resolve
@@ -38,8 +37,6 @@ __all__ = [
     "FoundModel",
     "HubSnapshot",
     "OnBytes",
-    "Problem",
-    "RemoteFile",
     "RemoteHeader",
     "Removal",
     "cache_folder",
@@ -58,7 +55,6 @@ __all__ = [
     "remote_headers",
     "removal",
     "remove",
-    "remove_head",
     "require_hub_id",
     "resolve",
     "same_model",

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import huggingface_hub
 
@@ -31,13 +31,11 @@ from specdec_cli.hub.snapshot import HubSnapshot
 ABANDONED_SECONDS = 600.0
 
 
-class OnBytes(Protocol):
-    """Called with a file's bytes done, which never decrease, and total bytes. The last call has both equal.
+OnBytes = Callable[[str, int, int], None]
+"""Called with a file, its bytes done, which never decrease, and all its bytes. The last call has both equal.
 
-    A call with as many bytes as before says that data came which is not in the file yet.
-    """
-
-    def __call__(self, path: str, done_bytes: int, total_bytes: int, /) -> None: ...
+A call with as many bytes as before says that data came which is not in the file yet.
+"""
 
 
 def silent(path: str, done_bytes: int, total_bytes: int, /) -> None:
