@@ -31,13 +31,17 @@ AGAIN = "delete the file and download it again"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One tensor in a file, by the name it has there; `dtype` is safetensors' own word, such as `BF16`."""
+    """One tensor in a file, by the name it has there; `dtype` is safetensors' own word, such as `BF16`.
+
+    `begin`: its first byte in the file.
+    """
 
     file: Path
     name: str
     dtype: str
     shape: tuple[int, ...]
     size_bytes: int
+    begin: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,8 @@ def parse_header(path: Path, text: bytes) -> Header:
         metadata, tensors = values.pop("__metadata__", {}), {}
         for name, entry in values.items():
             begin, last = map(int, entry["data_offsets"])
-            tensors[name] = Stored(path, name, str(entry["dtype"]), tuple(map(int, entry["shape"])), last - begin)
+            dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
+            tensors[name] = Stored(path, name, dtype, shape, last - begin, 8 + len(text) + begin)
         return Header(tensors, metadata, 8 + len(text) + sum(stored.size_bytes for stored in tensors.values()))
     except (ValueError, OverflowError, KeyError, TypeError, AttributeError) as error:
         raise NotAvailable(f"{path.name} is damaged: its header cannot be read", AGAIN) from error

@@ -19,7 +19,6 @@ from specdec_cli.hub.client import settings
 from specdec_cli.hub.deletion import Removal, removal, remove
 from specdec_cli.hub.download import OnBytes, check_space, fetch, fetch_small, free_bytes, silent, verify
 from specdec_cli.hub.kept_heads import (
-    RemoteHeader,
     head_bytes,
     keep_head,
     kept_commit,
@@ -37,7 +36,6 @@ __all__ = [
     "FoundModel",
     "HubSnapshot",
     "OnBytes",
-    "RemoteHeader",
     "Removal",
     "cache_folder",
     "check_space",

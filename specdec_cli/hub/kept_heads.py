@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from huggingface_hub import constants
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
-from specdec_cli.core.safetensors import MOST_HEADER_BYTES
+from specdec_cli.core.safetensors import MOST_HEADER_BYTES, Header, Stored, parse_header
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
 from specdec_cli.hub.cached import RemoteFile, digest_of
 from specdec_cli.hub.client import as_user_error, library
@@ -32,27 +31,18 @@ DAMAGED = "the repository's files are damaged, or a proxy alters what comes thro
 PIECE_BYTES = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteHeader:
-    """The header of a safetensors file on the Hub: `text` is its JSON, behind which the tensors begin."""
+def remote_headers(
+    snapshot: HubSnapshot, files: Collection[RemoteFile] | None = None, folder: Path = Path()
+) -> dict[Path, Header]:
+    """The headers of `files`, or of all safetensors files of `snapshot`, by the places that these have in `folder`.
 
-    file: RemoteFile
-    text: bytes
-
-    def entries(self, names: Collection[str]) -> list[tuple[int, int, str, Any]]:
-        """(begin, end in the file, name, entry) of these tensors, in the order of their bytes."""
-        found = {name: entry for name, entry in jsonfile.parse_object(self.text).items() if name in names}
-        ends = {name: [8 + len(self.text) + int(at) for at in entry["data_offsets"]] for name, entry in found.items()}
-        return sorted((ends[name][0], ends[name][1], name, entry) for name, entry in found.items())
+    Raises: NotAvailable for a header that is none.
+    """
+    files = [f for f in (snapshot.files if files is None else files) if f.path.endswith(".safetensors")]
+    return {folder / file.path: _read_header(snapshot, file, folder / file.path) for file in files}
 
 
-def remote_headers(snapshot: HubSnapshot, files: Collection[RemoteFile] | None = None) -> list[RemoteHeader]:
-    """The headers of `files`, or of all safetensors files of `snapshot`. Raises: NotAvailable for one that is none."""
-    files = snapshot.files if files is None else files
-    return [_read_header(snapshot, file) for file in files if file.path.endswith(".safetensors")]
-
-
-def _read_header(snapshot: HubSnapshot, file: RemoteFile) -> RemoteHeader:
+def _read_header(snapshot: HubSnapshot, file: RemoteFile, path: Path) -> Header:
     with as_user_error(snapshot.name):
         length = int.from_bytes(b"".join(_read_range(snapshot, file, 0, 8)), "little")
         if length > min(MOST_HEADER_BYTES, (file.size_bytes or MOST_HEADER_BYTES) - 8):
@@ -60,7 +50,7 @@ def _read_header(snapshot: HubSnapshot, file: RemoteFile) -> RemoteHeader:
                 f"{file.path} of {snapshot.name} is not a safetensors file: it announces a header of {length} bytes",
                 DAMAGED,
             )
-        return RemoteHeader(file, b"".join(_read_range(snapshot, file, 8, 8 + length)))
+        return parse_header(path, b"".join(_read_range(snapshot, file, 8, 8 + length)))
 
 
 def _read_range(snapshot: HubSnapshot, file: RemoteFile, begin: int, end: int) -> Iterator[bytes]:
@@ -103,13 +93,9 @@ def read_config(snapshot: HubSnapshot) -> bytes:
 
 
 def keep_head(
-    snapshot: HubSnapshot,
-    config: bytes,
-    chosen: Mapping[RemoteHeader, Collection[str]],
-    layout: str,
-    progress: OnBytes = silent,
+    snapshot: HubSnapshot, config: bytes, tensors: Iterable[Stored], layout: str, progress: OnBytes = silent
 ) -> Path:
-    """Fetch the tensors `chosen` of each file, and keep them in place of what was kept of that repository.
+    """Fetch these tensors of the files of `snapshot`, and keep them in place of what was kept of that repository.
 
     `layout` is `pt` for norms as original repositories store them, else `mlx`.
     Raises: NotAvailable, DoesNotFit; what was kept before then stays.
@@ -119,7 +105,7 @@ def keep_head(
     with as_user_error(snapshot.name):
         draft.mkdir(parents=True)
         try:
-            _fetch_tensors(snapshot, chosen, draft / HEAD_WEIGHTS, layout, progress)
+            _fetch_tensors(snapshot, tensors, draft / HEAD_WEIGHTS, layout, progress)
             (draft / HEAD_CONFIG).write_bytes(config)
             digests = {name: digest_of(draft / name, 64 * "0") for name in (HEAD_WEIGHTS, HEAD_CONFIG)}
             source = {"repository": snapshot.name, "commit": snapshot.commit, "sha256": digests}
@@ -132,24 +118,25 @@ def keep_head(
 
 
 def _fetch_tensors(
-    snapshot: HubSnapshot, chosen: Mapping[RemoteHeader, Collection[str]], place: Path, layout: str, progress: OnBytes
+    snapshot: HubSnapshot, tensors: Iterable[Stored], place: Path, layout: str, progress: OnBytes
 ) -> None:
     """Write the tensors as one safetensors file, whose metadata names repository, commit and `layout`."""
-    parts = [(header.file, *part) for header, names in chosen.items() for part in header.entries(names)]
     source = {"repository": snapshot.name, "commit": snapshot.commit, "format": layout}
     entries: dict[str, Any] = {"__metadata__": source}
-    at, spans = 0, list[tuple[RemoteFile, int, int]]()
-    for file, begin, end, name, entry in parts:
-        entries[name] = {**entry, "data_offsets": [at, at := at + end - begin]}
+    at, spans = 0, list[tuple[Path, int, int]]()
+    for one in sorted(set(tensors), key=lambda stored: (stored.file, stored.begin)):
+        offsets = [at, at := at + one.size_bytes]
+        entries[one.name] = {"dtype": one.dtype, "shape": one.shape, "data_offsets": offsets}
         # Neighbours in a file come in one request.
-        first = spans.pop()[1] if spans and spans[-1][::2] == (file, begin) else begin
-        spans.append((file, first, end))
+        first = spans.pop()[1] if spans and spans[-1][::2] == (one.file, one.begin) else one.begin
+        spans.append((one.file, first, one.begin + one.size_bytes))
     text = json.dumps(entries).encode()
     text += b" " * (-len(text) % 8)
     with place.open("wb") as stream:
         stream.write(len(text).to_bytes(8, "little") + text)
-        for file, begin, end in spans:
-            for piece in _read_range(snapshot, file, begin, end):
+        files = {Path(file.path): file for file in snapshot.files}
+        for path, begin, end in spans:
+            for piece in _read_range(snapshot, files[path], begin, end):
                 stream.write(piece)
                 progress(place.name, stream.tell(), 8 + len(text) + at)
 

@@ -8,7 +8,7 @@ says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +20,6 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, DrafterKind
-from specdec_cli.core.safetensors import parse_header
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
     HeadFiles,
@@ -245,7 +244,7 @@ def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
         files = tuple(file for file in snapshot.files if file.is_weights)
     if all(file.cached for file in files):
         return find_head(target.checkpoint)
-    return _head_in(target.checkpoint, hub.remote_headers(snapshot, files), target.checkpoint.folder)
+    return head_in(target.checkpoint, hub.remote_headers(snapshot, files, target.checkpoint.folder))
 
 
 def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
@@ -261,7 +260,7 @@ def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool) -> Model
         return _read_model(folder, spelled, snapshot)
     if snapshot and not all((folder / file.path).is_file() for file in snapshot.files if file.is_weights):
         checkpoint = read_checkpoint(folder, spelled, weights=False, heads=True)
-        head = _head_in(checkpoint, hub.remote_headers(snapshot))
+        head = head_in(checkpoint, hub.remote_headers(snapshot))
         if head is None:
             raise NotAvailable(f"{spelled} ({checkpoint.model_type}) holds no head", "name another draft")
     else:
@@ -324,13 +323,12 @@ def name_to_keep(name: str) -> str:
 class HeadSource:
     """A repository out of which the `head` alone is taken: headers, config.json and the head's tensors are fetched.
 
-    `config` is config.json as bytes, `chosen` the names of the head's tensors in each file.
+    `config` is config.json as bytes.
     """
 
     snapshot: hub.HubSnapshot
     config: bytes
     head: HeadFiles
-    chosen: Mapping[hub.RemoteHeader, Collection[str]]
 
     @property
     def size_bytes(self) -> int:
@@ -344,7 +342,7 @@ class HeadSource:
     def keep(self, progress: hub.OnBytes) -> None:
         """Fetch the tensors and keep them. Raises: NotAvailable, DoesNotFit."""
         layout = "pt" if self.head.zero_centred else "mlx"
-        hub.keep_head(self.snapshot, self.config, self.chosen, layout, progress)
+        hub.keep_head(self.snapshot, self.config, self.head.tensors.values(), layout, progress)
 
 
 def find_source(name: str, revision: str | None) -> HeadSource:
@@ -357,20 +355,11 @@ def find_source(name: str, revision: str | None) -> HeadSource:
         raise NotAvailable(f"config.json of {snapshot.name} is not valid JSON: {error}", "name another") from error
     checkpoint = checkpoint_of(values, Path(snapshot.name), snapshot.name)
     headers = hub.remote_headers(snapshot)
-    head = _head_in(checkpoint, headers)
+    head = head_in(checkpoint, headers)
     if head is None:
-        tensors = sum(len(parse_header(Path(header.file.path), header.text).tensors) for header in headers)
+        tensors = sum(len(header.tensors) for header in headers.values())
         raise NotAvailable(
             f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head among {tensors} tensors",
             "name the original repository of the target, or a head alone: --draft ID",
         )
-    chosen = {one: {s.name for s in head.tensors.values() if str(s.file) == one.file.path} for one in headers}
-    return HeadSource(snapshot, config, head, chosen)
-
-
-def _head_in(
-    checkpoint: Checkpoint, headers: Sequence[hub.RemoteHeader], folder: Path | None = None
-) -> HeadFiles | None:
-    """The head in files that are not here, by their headers; in `folder` is where they will be."""
-    paths = [(folder or Path()) / header.file.path for header in headers]
-    return head_in(checkpoint, {p: parse_header(p, one.text) for p, one in zip(paths, headers, strict=True)})
+    return HeadSource(snapshot, config, head)

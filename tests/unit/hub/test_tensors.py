@@ -23,10 +23,9 @@ HEAD = {
 }
 FETCH = """
 found = hub.resolve('org/original')
-chosen = {}
-for header in hub.remote_headers(found):
-    chosen[header] = [name for name in json.loads(header.text) if name.startswith('mtp.')]
-result = str(hub.keep_head(found, hub.read_config(found), chosen, 'pt', hear))
+tensors = [one for header in hub.remote_headers(found).values() for one in header.tensors.values()]
+head = [one for one in tensors if one.name.startswith('mtp.')]
+result = str(hub.keep_head(found, hub.read_config(found), head, 'pt', hear))
 """
 
 
