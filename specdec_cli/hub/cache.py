@@ -102,18 +102,13 @@ def snapshot_folder(name: str, commit: str) -> Path:
     return repository(name) / "snapshots" / commit
 
 
-def cached_models() -> tuple[str, ...]:
-    """Hub ids with anything in the cache, sorted; they may be incomplete, which `locate` checks."""
-    folders = cache_folder().glob("models--*--*")
-    return tuple(sorted(folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders))
-
-
 def cached_spelling(name: str) -> str:
     """`name` as its folder in the cache spells it, if it is there; an exact match comes first.
 
     The folder is looked for among all names: a Mac's disk finds it under any spelling.
     """
-    names = cached_models()
+    folders = sorted(cache_folder().glob("models--*--*"))
+    names = [folder.name.removeprefix("models--").replace("--", "/", 1) for folder in folders]
     return name if name in names else next((known for known in names if same_model(known, name)), name)
 
 

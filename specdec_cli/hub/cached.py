@@ -96,7 +96,7 @@ def read_record(name: str, commit: str) -> dict[str, RemoteFile]:
         )
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return {file.path: file for file in files} if sound and values.get("version") == VERSION else {}
+    return {file.path: file for file in files} if sound else {}
 
 
 def write_record(name: str, commit: str, files: Iterable[RemoteFile]) -> None:

@@ -30,7 +30,6 @@ from specdec_cli.hub.snapshot import HubSnapshot
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
 ABANDONED_SECONDS = 600.0
 
-
 OnBytes = Callable[[str, int, int], None]
 """Called with a file, its bytes done, which never decrease, and all its bytes. The last call has both equal.
 

@@ -81,9 +81,8 @@ def resolve(name: str, revision: str | None = None, *, offline: bool = False) ->
     pinned = revision if revision is not None and cache.COMMIT.fullmatch(revision) else None
     with as_user_error(name):
         is_here = pinned is not None and is_compared(name, cache.snapshot_folder(name, pinned))
-    if offline or constants.is_offline_mode() or is_here:
-        return _read_cached(name, revision)
-    with as_user_error(name):
+        if offline or constants.is_offline_mode() or is_here:
+            return _read_cached(name, revision)
         try:
             seconds = float(constants.HF_HUB_ETAG_TIMEOUT)
             info = huggingface_hub.HfApi().model_info(name, revision=revision, files_metadata=True, timeout=seconds)
@@ -132,12 +131,11 @@ def _require_model(name: str, paths: list[str]) -> None:
 def _read_cached(name: str, revision: str | None) -> HubSnapshot:
     """The complete snapshot in the cache, with the digests of its record, else of its links. Raises: NotAvailable."""
     folder = cached_folder(name, revision)
-    record, files = read_record(name, folder.name), []
-    for path in cache.list_files(folder):
+    files = [*read_record(name, folder.name).values()]
+    for path in () if files else cache.list_files(folder):
         place = folder / path
-        # A blob has the name of its digest.
-        blob = place.readlink().name if place.is_symlink() else ""
-        digest = record[path].digest if path in record else blob if cache.DIGEST.fullmatch(blob) else None
+        blob = place.readlink().name if place.is_symlink() else ""  # a blob has the name of its digest
+        digest = blob if cache.DIGEST.fullmatch(blob) else None
         files.append(RemoteFile(path, place.stat().st_size, digest, True))
     return HubSnapshot(name, folder.name, _order(files), revision or folder.name, from_cache=True)
 
