@@ -54,8 +54,8 @@ def summary(
     if said and tells_read and prefill:
         read = f"prompt {count(prefill.prompt_tokens, 'token')}"
         cached = f"{prefill.cached_tokens:,}".replace(",", " ")
-        disk = f" ({count(prefill.disk_tokens, 'token')} from disk)" if prefill.disk_tokens else ""
-        said.append((f"{read}, {cached} from cache{disk}" if prefill.cached_tokens else read, "dim"))
+        place = "disk" if prefill.disk_tokens else "cache"
+        said.append((f"{read}, {cached} from {place}" if prefill.cached_tokens else read, "dim"))
     line = fitted(said, [*_cut(start, finish), *_unkept(start, finish)], width)
     told = [(", ".join(machines(start)), "dim")] if said and start.machine_bytes else []
     told += [*paces(prefill, stats), *costs(start, stats)] if verbose else []
