@@ -234,14 +234,17 @@ class Session:
 
     def keep(self, owner: str = "", ends: bool = False) -> None:
         """Have what was read kept on disk, for the chat `owner`, if it doubled since it last was, or if this `ends`."""
-        disk, ids = self._disk, self.slot.tokens
-        if disk is None:
+        new, ids = self.unkept_tokens, self.slot.tokens
+        if self._disk is None or new < LEAST_TOKENS or (2 * new < len(ids) and not ends):
             return
-        new = len(ids) - (kept := common_prefix(self._kept, ids))
-        if new < LEAST_TOKENS or (new < kept and not ends):
-            return
-        if disk.write(self.pair.fingerprint(), self.slot, owner, waits=ends):
+        if self._disk.write(self.pair.fingerprint(), self.slot, owner, waits=ends):
             self._kept = tuple(ids)
+
+    @property
+    def unkept_tokens(self) -> int:
+        """Tokens that were read and are not on disk, where anything is kept there."""
+        ids = self.slot.tokens
+        return len(ids) - common_prefix(self._kept, ids) if self._disk else 0
 
     def _restore(self, prompt: Sequence[int]) -> int:
         """Take from disk what spares reading `prompt`; so many of its tokens."""

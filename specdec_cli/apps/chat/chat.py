@@ -26,12 +26,16 @@ from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
+from specdec_cli.session.disk_cache import LEAST_TOKENS
 from specdec_cli.session.disk_entries import remove_chats
 from specdec_cli.session.kept_chats import Keeper, kept_chats
 from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Interrupt, Presses
 from specdec_cli.session.transcript import Transcript, save
 from specdec_cli.version import __version__
+
+# Less than that is on disk before anybody wonders.
+SOON_WRITTEN_BYTES = 1 << 30
 
 
 class Events(Protocol):
@@ -274,8 +278,11 @@ class Chat:
     def close(self) -> None:
         """The chat is over: what was read is on disk once this returns."""
         if "loaded" in vars(self):  # not where another pair could not be loaded, nor this one again
+            session = self.loaded.session
+            if session.unkept_tokens >= LEAST_TOKENS and session.slot.nbytes > SOON_WRITTEN_BYTES:
+                self.screen.notice(f"keeping {size(session.slot.nbytes)} of what was read…")
             self._keep_read(ends=True)
-            if disk := self.loaded.session.pair.disk:
+            if disk := session.pair.disk:
                 disk.finish()
                 remove_chats(self._on_disk - {path.stem for path in kept_chats()})
 

@@ -65,6 +65,17 @@ def test_a_chat_that_is_not_kept_or_was_deleted_leaves_nothing_on_disk(opened):
     assert not facts_files(disk_cache_folder())
 
 
+def test_a_long_write_at_the_end_is_said_and_only_where_there_is_one(opened, monkeypatch):
+    monkeypatch.setattr("specdec_cli.apps.chat.chat.SOON_WRITTEN_BYTES", 1)
+    begun = opened()
+    ran(begun, LONG)
+    begun[0].close()  # the first turn was on disk already
+    assert "of what was read…" not in begun[2].getvalue()
+    ran(begun, "hello", LONG[::-1][:240])
+    begun[0].close()
+    assert begun[2].getvalue().count("of what was read…") == 1
+
+
 def test_another_chat_keeps_what_the_one_before_has_read(opened):
     begun = opened()
     ran(begun, LONG[:300], "/clear", LONG[::-1])
