@@ -157,7 +157,7 @@ def _bar_class(file: RemoteFile, progress: OnBytes) -> Any:
     """A class that huggingface_hub uses like tqdm, over HTTP and Xet; it draws nothing and calls `progress`."""
     farthest = 0
 
-    class Bar(library().silent_tqdm):  # type: ignore[misc]
+    class Bar(library().silent_tqdm):  # type: ignore[misc]  # the library is imported at its first use
         n = 0
 
         def update(self, count: float | None = 1) -> None:

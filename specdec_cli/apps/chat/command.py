@@ -164,7 +164,7 @@ def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:
     from specdec_cli.session.disk_cache import DiskCache
     from specdec_cli.session.disk_entries import disk_cache_folder, usual_bytes
 
-    most_bytes = usual_bytes() if asked is None else parse_size("--cache-disk", asked)
+    most_bytes = usual_bytes() if asked is None else parse_size("cache_disk", asked)
 
     def tell(sentence: str) -> None:
         if display.notices:
