@@ -45,9 +45,9 @@ def choose(
     """--target and --draft, else --pair, else the user's default pair, else the demo pair.
 
     A `name` that no pair has, and that is a Hub id or an existing folder, is a target.
-    A draft beside --pair takes the place of that pair's draft. A target alone takes the draft that a known pair lists
-    for it, else the head among its files, else the only model here that can draft. With `here` no draft may need a
-    download.
+    A draft beside --pair takes the place of that pair's draft. A target alone, given or a pair's, takes the draft that
+    a known pair lists for it, else the head among its files, else the only model here that can draft. With `here` no
+    draft may need a download.
     Raises: UsageError for a draft without a target, or for two targets; NotAvailable for an unknown name.
     """
     if target is None and name is None and draft is not None:
@@ -69,6 +69,8 @@ def choose(
         names = "name", "target", "target_revision", "target_adapter", "stop_repetition"
         pair = Pair(draft=draft, **{name: getattr(pair, name) for name in names})
     named = name is not None or known.default_pair is not None
+    if pair.has_target_alone:
+        return replace(with_draft(pair, known, here, report=report), named=named)
     return replace(PairSpec.of(pair), reason="" if named else NOBODY_NAMED, named=named)
 
 
@@ -113,13 +115,13 @@ NO_DRAFT = "no draft is known for this target, so"
 
 
 def drafted(rows: Sequence[PairRow], known: Registry) -> list[PairRow]:
-    """The rows of models that are here, each with its draft, and why it is that, or which there are, as its note."""
+    """`rows`, those of targets alone with the draft found here, and why it is that, or which there are, as their notes."""
     found, models = [], hub.models_here()
     for row in rows:
         with suppress(SpecdecError):  # whoever loads it is told
-            if row.downloaded:
+            if row.downloaded and row.pair.has_target_alone:
                 spec = with_draft(row.pair, known, models=models)
-                note = "" if spec.reason.startswith(NO_DRAFT) else spec.reason
+                note = row.pair.note if spec.reason.startswith(NO_DRAFT) else spec.reason
                 row = replace(row, pair=replace(spec.pair, note=note))
         found.append(row)
     return found

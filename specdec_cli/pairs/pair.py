@@ -100,6 +100,11 @@ class Pair:
         return self.draft is None and self.drafter is not None and DRAFTERS[self.drafter].reads_hidden
 
     @property
+    def has_target_alone(self) -> bool:
+        """Whether nothing says what drafts, so that a draft is looked for among the models that are here."""
+        return self.draft is None and self.drafter is None
+
+    @property
     def one_source(self) -> bool:
         """Whether the packaged ids rest on a single thread or card, confirmed by nobody else."""
         return self.source == "packaged" and not self.verified and not self.evidence

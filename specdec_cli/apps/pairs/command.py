@@ -53,7 +53,7 @@ def pairs(
     rows = catalog.rows(known)
     best = [pair.name for pair in choose.fitting(known)[:1]]
     rows = [replace(row, recommended=row.pair.name in best) for row in rows]
-    rows += choose.drafted(catalog.other_rows(known, rows), known)
+    rows = choose.drafted([*rows, *catalog.other_rows(known, rows)], known)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:

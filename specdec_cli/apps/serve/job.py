@@ -181,7 +181,6 @@ class SchedulerStatus:
     cache_bytes: int = 0
     totals: ChatStats = field(default_factory=ChatStats)
     jobs: int = 0
-    failed: int = 0
     pair: str = ""
     warning: str = ""
     sharing: int = 0

@@ -87,7 +87,7 @@ class Scheduler:
         self._refusals: dict[str, str] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
-        self._totals, self._ended, self._failed = ChatStats(), 0, 0
+        self._totals, self._ended = ChatStats(), 0
         self._counting = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
@@ -130,7 +130,6 @@ class Scheduler:
             cache_bytes=sum(one.nbytes for one in kept),
             totals=totals,
             jobs=self._ended,
-            failed=self._failed,
             pair=self._pair_name,
             warning=capacity.warning(need) if capacity and running else "",
             sharing=sum(job.shares for job in self._jobs),
@@ -377,7 +376,6 @@ class Scheduler:
 
     def _end(self, handle: JobHandle, event: Finish | Failure) -> None:
         self._ended += 1
-        self._failed += isinstance(event, Failure)
         self._queue.note_seconds(self._clock() - handle.came_at)
         self._notify(handle, event)
 

@@ -64,6 +64,19 @@ def test_a_target_alone_takes_the_cached_draft_whose_tokenizer_agrees_and_says_s
 
 
 @pytest.mark.slow
+def test_a_pair_of_a_target_alone_takes_the_draft_that_is_here(home, monkeypatch, tmp_path):
+    """Only a target named by itself did: `pairs add NAME --target ID` made a pair that never drafted with a model."""
+    monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+    pairs = [sys.executable, "-m", "specdec_cli", "pairs"]
+    environment = os.environ | {"HF_HOME": str(home)}
+    subprocess.run([*pairs, "add", "mine", "--target", "org/big"], env=environment, check=True, capture_output=True)
+    start = start_event(home, "-p", "mine")
+    assert (start["draft"], start["drafter"]) == ("org/small", DEFAULT_DRAFTER)
+    listed = json.loads(subprocess.run([*pairs, "--json"], env=environment, check=True, capture_output=True).stdout)
+    assert next(row for row in listed if row["name"] == "mine")["draft"] == "org/small"
+
+
+@pytest.mark.slow
 def test_no_draft_is_looked_for_when_none_is_wanted(home):
     assert start_event(home, "--target", "org/big", "--drafter", "none")["draft"] is None
 
