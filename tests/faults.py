@@ -316,6 +316,20 @@ FAULTS = (
         "laws/test_batch.py::test_under_a_seed_each_draws_its_own",
     ),
     Fault(
+        "a rejected token stays in a row of a shared pass",
+        "engine/pipeline.py",
+        "            self._target.take_back(len(round.draft) - round.accepted)\n",
+        "            self._target.take_back(0)\n",
+        "laws/test_batch.py::test_under_a_seed_each_draws_its_own",
+    ),
+    Fault(
+        "those who share a pass do not count each other's rows",
+        "engine/planning/policy.py",
+        "passes[len(worths) * (k + 1) - 1]",
+        "passes[k]",
+        "unit/engine/planning/test_shared.py",
+    ),
+    Fault(
         "the longest conversation is taken",
         "apps/serve/conversations.py",
         "return kept.slot.reach(prompt), same",

@@ -1,6 +1,6 @@
-"""One target pass for several conversations: a plain token of each, from one reading of the weights.
+"""One target pass for several conversations: a token of each and its draft behind it, from one reading of the weights.
 
-A plain pass is bound by memory traffic, so a few rows more cost little. Only the network runs on all rows at once: each
+A pass is bound by memory traffic, so a few rows more cost little. Only the network runs on all rows at once: each
 keeps its rule, noise, constraint and penalties. Its logits are those that it would have alone, up to rounding: a
 device may sum in another order where a pass has more rows, so a near-tie can flip.
 """
@@ -18,6 +18,7 @@ from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import CachedModel, Network, Output
 from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.policy import Plan, Worth
 
 # Tokens up to which a pass over a prompt is bound by reading the weights, so that a pass for several saves time.
 MOST_BESIDE = 256
@@ -45,9 +46,10 @@ class Seat:
     """A reply's place in the passes that are shared.
 
     Whoever runs the replies says whether it is `wanted`: from its next round on it is to share them, or no longer; and
-    whether it is `beside` others, so that prompts may be read in one pass. While it has a row, `token` [1] is what it
-    feeds next; `sharers` replies shared its last pass, after which the reply `ends` at the latest if that says so.
-    `history` tells what it costs alone.
+    whether it is `beside` others, so that prompts may be read in one pass. With a row, it feeds `tokens` [K + 1] next:
+    one that was decoded, and a draft of K behind it; or none, while it drafts. `sharers` replies shared
+    its last pass, after which the reply `ends` at the latest if that says so. Its next round `drafts`, or would if its
+    pass were not queued; `worth` tells the others what for. `history` tells what it costs alone.
     """
 
     def __init__(self, batch: Batch | None = None) -> None:
@@ -55,8 +57,8 @@ class Seat:
         self.batch, self.wanted, self.beside = batch, False, False
         self.prompt: Prompt | None = None
         self.history: History | None = None
-        self.token = NO_TOKENS
-        self.sharers, self.ends = 0, False
+        self.tokens, self.worth = NO_TOKENS, Worth()
+        self.sharers, self.ends, self.drafts = 0, False, False
         self._output: Output | None = None
 
     def awaits_reading(self, target: CachedModel, context: Sequence[int]) -> bool:
@@ -73,12 +75,34 @@ class Seat:
         """Take a row behind what `caches` hold; `token` is fed first."""
         assert self.batch is not None
         self.batch.join(self, caches)
-        self.token = mx.array([token], dtype=mx.int32)
+        if not self.drafts:
+            self.tokens = mx.array([token], dtype=mx.int32)
 
     @property
     def queued(self) -> bool:
         """Whether a pass was queued whose output is not taken yet."""
         return self._output is not None
+
+    @property
+    def may_draft(self) -> bool:
+        """Whether its part of a pass may hold a draft."""
+        return self.batch is not None and self.batch.takes_drafts
+
+    @property
+    def others(self) -> list[Worth]:
+        """What drafts are worth to those who have a row beside it."""
+        return [] if self.batch is None else self.batch.worths_beside(self)
+
+    def follow(self, plan: Plan) -> Plan:
+        """What of `plan` its next round can do: a pass that was queued ahead has no draft.
+
+        Until its draft is made, passes of the others go on without it.
+        """
+        self.drafts, self.worth = plan.k > 0, plan.worth
+        if self.drafts and self.queued:
+            return Plan(reason=plan.reason, shared=True)
+        self.tokens = NO_TOKENS if self.drafts else self.tokens
+        return plan
 
     def put(self, output: Output, sharers: int) -> None:
         """Its row of a pass."""
@@ -90,8 +114,13 @@ class Seat:
         output, self._output = self._output, None
         return output
 
+    def take_back(self, count: int) -> None:
+        """The last `count` tokens of its part of the last pass are none any more."""
+        assert self.batch is not None
+        self.batch.take_back(self, count)
+
     def leave(self, caches: Caches, length: int) -> None:
-        """Give the row back; `caches` then hold its first `length` tokens: all that were fed, or one less."""
+        """Give the row back; `caches` then hold its first `length` tokens: all but some of the last pass."""
         assert self.batch is not None
         self.batch.leave(self, caches, length)
         self._output = None
@@ -100,35 +129,53 @@ class Seat:
 class Batch:
     """The rows of all seats that have one. Raises: Refused where a network's caches have no rows."""
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, takes_drafts: bool = False) -> None:
+        """`takes_drafts`: passes may hold drafts."""
         self._network, self._rows = network, Rows(Caches(network.module, network.kv).layers)
         self._seats: list[Seat] = []
+        self.takes_drafts = takes_drafts
 
     def __len__(self) -> int:
         return len(self._seats)
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether several tokens of a pass can be taken back."""
+        return self._rows.takes_back
+
+    def worths_beside(self, seat: Seat) -> list[Worth]:
+        """What drafts are worth to all other seats."""
+        return [other.worth for other in self._seats if other is not seat]
 
     def expect(self, count: int) -> None:
         """So many seats are about to have a row."""
         self._rows.expect(count)
 
     def run(self) -> None:
-        """Queue a pass over the tokens of all seats, unless one is queued whose output was not taken."""
-        if any(seat.queued for seat in self._seats):
+        """Queue a pass over the tokens of all seats that have some, unless one is queued whose output was not taken."""
+        feeding = [(row, seat) for row, seat in enumerate(self._seats) if seat.tokens.size]
+        if any(seat.queued for seat in self._seats) or not feeding:
             return
-        tokens = mx.stack([seat.token for seat in self._seats])
-        with self._rows.feeding():
-            output = self._network.forward_rows(tokens, self._rows.layers)
-        for row, seat in enumerate(self._seats):
-            seat.put(output.row(row), len(self._seats))
+        output = self._feed([seat.tokens for seat in self._seats])
+        for row, seat in feeding:
+            seat.put(output.of(row, seat.tokens.size), len(feeding))
         device.queue(output.logits)
 
     def read(self, unread: Sequence[mx.array]) -> None:
-        """A pass over several tokens [T] of each seat, computed; those of shorter rows are none at their ends."""
-        longest = max(ids.size for ids in unread)
-        tokens = mx.stack([mx.pad(ids, (0, longest - ids.size)) for ids in unread])
-        with self._rows.feeding(longest):
-            self._network.forward_rows(tokens, self._rows.layers)
+        """A pass over several tokens [T] of each seat, computed."""
+        self._feed(unread)
         mx.eval([layer.state for layer in self._rows.layers])
+
+    def _feed(self, tokens: Sequence[mx.array]) -> Output:
+        """So many tokens [T] to each row; those of shorter ones are none at their ends."""
+        fed = [ids.size for ids in tokens]
+        with self._rows.feeding(fed):
+            padded = mx.stack([mx.pad(ids, (0, max(fed) - ids.size)) for ids in tokens])
+            return self._network.forward_rows(padded, self._rows.layers)
+
+    def take_back(self, seat: Seat, count: int) -> None:
+        """The last `count` tokens of the part that `seat` had of the last pass are none any more."""
+        self._rows.take_back(self._seats.index(seat), count)
 
     def join(self, seat: Seat, caches: Caches) -> None:
         """A row for `seat`."""

@@ -3,7 +3,8 @@
 A row begins at any column, so a layer that selects, cuts or counts by column goes wrong there, once a row is longer
 than what it selects. That length is found from the network itself: the graph of a pass gets other operations where a
 layer begins to select. A graph is built without computing anything, so rows of any length can be asked about.
-The cost for any network: eight passes, over at most five tokens of a row, and two graphs; no long row is read.
+The cost for most networks: ten passes, over at most five tokens of a row, and two graphs; no long row is read.
+Where no layer begins to select, passes may hold drafts: rows are tried that feed several tokens, and take some back.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ from specdec_cli.engine.model import CachedModel, Network
 
 # Tokens that conversations hold before they share so many passes; of more than READ the rest is invented.
 TRIED_LENGTHS, TRIED_PASSES, READ = (251, 1, 198), 2, 5
+# Of the rows of such passes, one after another: tokens that stay, and tokens that are taken back.
+PLAIN = (((1, 0),) * len(TRIED_LENGTHS),) * TRIED_PASSES
+DRAFTED = PLAIN[0], ((1, 2), (1, 0), (2, 1)), ((1, 1), (2, 0), (1, 2)), PLAIN[0]
+# Tokens that no row feeds more of.
+MOST_FED = 5
 # By how much the longer of two rows is longer: a prime, so no block of columns begins in both where it does in one.
 APART = 131
 # Columns up to which a graph is asked about, and up to which rows are tried; so many changes at most are tried.
@@ -35,9 +41,12 @@ def prove(network: Network) -> Batch:
     """A batch of `network`, in which conversations score as each does alone. Raises: Refused where they do not."""
     try:
         batch, most = Batch(network), _most_tokens(network)
-        if not _scores_alike(network, batch, [min(length, most) for length in TRIED_LENGTHS]):
+        tried = [min(length, most) for length in TRIED_LENGTHS]
+        batch.takes_drafts = batch.takes_back and _scores_alike(network, batch, tried, DRAFTED)
+        if not (batch.takes_drafts or _scores_alike(network, batch, tried)):
             raise ValueError("requests in one pass do not score as each alone")
         for length in _changes(network, most):
+            batch.takes_drafts = False
             if length > LONGEST_TRIED or not _scores_alike(network, batch, (length, max(length - APART, 1))):
                 raise ValueError(f"requests of {length} tokens in one pass do not score as each alone")
         clear_cache()
@@ -48,14 +57,16 @@ def prove(network: Network) -> Batch:
 
 def _most_tokens(network: Network) -> int:
     """Tokens that a conversation may hold before the passes that are tried."""
-    return min(network.context_limit or LONGEST, network.positions or LONGEST, LONGEST) - TRIED_PASSES
+    return min(network.context_limit or LONGEST, network.positions or LONGEST, LONGEST) - MOST_FED
 
 
-def _scores_alike(network: Network, batch: Batch, lengths: Sequence[int]) -> bool:
+def _scores_alike(
+    network: Network, batch: Batch, lengths: Sequence[int], passes: Sequence[Sequence[tuple[int, int]]] = PLAIN
+) -> bool:
     """Whether conversations that hold so many tokens score in shared passes as alone."""
     models = [CachedModel(network) for _ in lengths]
     ids = min(50, models[0].vocab_size)
-    contexts = [[(7 * row + at) % ids for at in range(n + TRIED_PASSES)] for row, n in enumerate(lengths)]
+    contexts = [[(7 * row + at) % ids for at in range(n + MOST_FED)] for row, n in enumerate(lengths)]
     for model, context, length in zip(models, contexts, lengths, strict=True):
         model.catch_up(context[: min(length, READ) + 1])
         model.invent(context, length)
@@ -63,17 +74,22 @@ def _scores_alike(network: Network, batch: Batch, lengths: Sequence[int]) -> boo
     for model, seat, context, length in zip(shared, seats, contexts, lengths, strict=True):
         model.join(seat, context[: length + 1])
     found: list[list[mx.array]] = [[] for _ in seats]
-    for fed in range(1, TRIED_PASSES + 1):
+    held = list(lengths)
+    for parts in passes:
+        for row, (seat, context, (kept, rejected)) in enumerate(zip(seats, contexts, parts, strict=False)):
+            fed = context[held[row] : held[row] + kept] + context[:rejected]
+            seat.tokens = mx.array(fed, dtype=mx.int32)
         batch.run()
-        for seat, context, length, rows in zip(seats, contexts, lengths, found, strict=True):
-            rows.append(seat.take().logits)
-            seat.token = mx.array(context[length + fed : length + fed + 1], dtype=mx.int32)
+        for row, (seat, (kept, rejected)) in enumerate(zip(seats, parts, strict=False)):
+            found[row].append(seat.take().logits[:kept])
+            seat.take_back(rejected)
+            held[row] += kept
     mx.eval(found)
-    for model, context, length in zip(shared, contexts, lengths, strict=True):
-        model.leave(context, length + TRIED_PASSES)
+    for model, context, length in zip(shared, contexts, held, strict=True):
+        model.leave(context, length)
     alone = [
-        model.logits(context[: length + 1], model.ids(context[length + 1 :]))
-        for model, context, length in zip(models, contexts, lengths, strict=True)
+        model.logits(context[: length + 1], model.ids(context[length + 1 : end]))
+        for model, context, length, end in zip(models, contexts, lengths, held, strict=True)
     ]
     return all(same(mx.concatenate(rows), expected) for rows, expected in zip(found, alone, strict=True))
 
@@ -106,7 +122,7 @@ def _operations(network: Network, length: int) -> list[str]:
         rows.join(caches.layers, 1)
     rows.stretch(length)
     graph = io.StringIO()
-    with rows.feeding():
+    with rows.feeding([1, 1]):
         mx.export_to_dot(graph, network.forward_rows(mx.zeros([2, 1], mx.int32), rows.layers).logits)
     mx.eval(network.module.parameters())  # a layer may have put what is not computed into its own
     return re.findall(r'label ="(\w+)"', graph.getvalue())

@@ -4,7 +4,7 @@ Leviathan et al. 2023 (arXiv:2211.17192, Algorithm 1) and Chen et al. 2023 (arXi
 Not in the papers, all for speed: (1) no network drafts in the first round, so the first token does not wait for its
 prefill; (2) a plain round launches the next pass before its own token is read back; (3) after a drafted round the next
 draft's first step is launched before the target is rolled back and the round is yielded, so the device computes while
-the host builds the target's graph and the caller prints; (4) a plain pass may be shared with other replies (`batch`).
+the host builds the target's graph and the caller prints; (4) a pass may be shared with other replies (`batch`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from specdec_cli.engine.batch import Seat, Waiting
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
+from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
@@ -55,14 +56,21 @@ def decode(
         # Before anything is read, a recurrent state is not there, which is no zero to every layer: it comes alone.
         return seat is not None and seat.wanted and len(context) > 1
 
+    def decide(first: bool = False) -> Plan:
+        if seat is None or not shares():
+            return drafters.decide(left, first)
+        drafts = seat.may_draft and drafters.is_ready(context)
+        return drafters.follow(seat.follow(drafters.decide(left if drafts else 1, first, seat.others)))
+
     with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs, seat) as device:
         if left:
-            device.propose(drafters.decide(left, first=True, shared=shares()))
+            device.propose(decide(first=True))
         while left:
             if shares() and device.may_change:
-                device.propose(drafters.decide(left, shared=True))
+                device.propose(decide())
             yield from device.read_ahead()  # the draft reads what it has not
             if shared := device.shared:
+                device.offer()
                 yield Waiting()
             if not device.launch():  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
                 break
@@ -78,7 +86,7 @@ def decode(
             drafters.observe(round, queued, followed)
             left = 0 if round.emitted[-1] in stop_tokens else left - len(round.emitted)
             if left and not followed:
-                device.propose(drafters.decide(left, shared=shares()))
+                device.propose(decide())
                 device.start()
             device.roll_back()  # 5 the target forgets what was rejected
             yield round

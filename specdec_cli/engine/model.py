@@ -71,13 +71,16 @@ class Output:
         """The last `rows` rows."""
         return Output(self.logits[-rows:], None if self.hidden is None else self.hidden[-rows:])
 
-    def row(self, at: int) -> Output:
-        """One row, such as that of one conversation."""
-        return Output(self.logits[at : at + 1], None if self.hidden is None else self.hidden[at : at + 1])
+    def of(self, row: int, tokens: int) -> Output:
+        """The first `tokens` of one conversation's, where this is of B of them: [B, T, V], [B, T, D]."""
+        return Output(self.logits[row, :tokens], None if self.hidden is None else self.hidden[row, :tokens])
 
 
 class SharedRow(Protocol):
     """A conversation's row in passes that it shares with others."""
+
+    def take_back(self, count: int) -> None:
+        """The last `count` tokens of its part of the last pass are none any more."""
 
     def take(self) -> Output:
         """Its row of the last pass, once."""
@@ -144,11 +147,9 @@ class Network:
         return Output(logits, None if hidden is None else hidden[0])
 
     def forward_rows(self, tokens: mx.array, layers: Sequence[Any]) -> Output:
-        """Feed `tokens` [B, T], T to each conversation whose row `layers` hold: the last one's logits [B, V]."""
+        """Feed `tokens` [B, T], T to each conversation whose row `layers` hold: logits [B, T, V]."""
         self._in_use = True
-        logits: mx.array = self.module(tokens, cache=layers)[:, -1]
-        hidden = self.hidden.take()
-        return Output(logits, None if hidden is None else hidden[:, -1])
+        return Output(self.module(tokens, cache=layers), self.hidden.take())
 
     def release(self) -> None:
         """Drop weights that can be read again; they are read again, lazily, at their next use.
@@ -452,6 +453,11 @@ class CachedModel:
         """From now on `context`, of which the last token is fed next, is read in passes of others, until `leave`."""
         row.join(self._caches, min(context[-1], self.vocab_size - 1))
         self._row = row
+
+    def take_back(self, count: int) -> None:
+        """In passes that are shared: the last `count` tokens of its part of the last one were rejected."""
+        if self._row is not None and count:
+            self._row.take_back(count)
 
     def leave(self, context: Sequence[int], length: int) -> None:
         """From now on `context` is continued alone: the caches hold its first `length` tokens again."""

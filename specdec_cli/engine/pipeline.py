@@ -19,7 +19,7 @@ from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine import device
 from specdec_cli.engine.batch import Seat
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
-from specdec_cli.engine.draft import NOTHING, Draft
+from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
 from specdec_cli.engine.drafters.base import Proposal
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import is_finite, not_finite, witness
@@ -186,6 +186,12 @@ class Pipeline:
             proposed.prefill_seconds = 0.0 if self._prefilled else ended - began
             self._prefilled = True
 
+    def offer(self) -> None:
+        """Its part of the next pass that is shared: what is drafted, behind the last token."""
+        if self._next is not None and self._next.plan.k and self._seat is not None:
+            drafted = NO_TOKENS if self._cancelled() else self._next.finish().tokens
+            self._seat.tokens = mx.concatenate([self._target.ids(self._context[-1:]), drafted])
+
     def launch(self) -> bool:
         """Draft, verify and judge what is proposed; nothing is read back. A pass in flight already is kept.
 
@@ -210,7 +216,7 @@ class Pipeline:
             drafted_at=drafted_at,
         )
         if self.shared and self._seat is not None:  # its time is no plain step's, as little as that of a queued pass
-            self._seat.token = self._pass.next[None]
+            self._seat.tokens = self._pass.next[None]
             self._pass = replace(self._pass, queued=True, batch_size=self._seat.sharers)
         return True
 
@@ -263,6 +269,8 @@ class Pipeline:
         """Append what `round` emitted, for drafters and penalties; the target waits for `roll_back`."""
         emitted = len(round.emitted)
         self._context += round.emitted
+        if self.shared:
+            self._target.take_back(len(round.draft) - round.accepted)
         self._drafters.commit(self._context, None if self._hidden is None else self._hidden[:emitted])
         self._rule.commit(round.emitted)
         self._freed.count(emitted)
@@ -273,7 +281,7 @@ class Pipeline:
 
     def _wait_for(self, draft: Draft, proposed: Proposed) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""
-        if not len(draft):
+        if not len(draft) or self.shared:
             return None
         kind = len(draft), self._before.full
         self._rounds_of[kind] = self._rounds_of.get(kind, 0) + 1

@@ -115,7 +115,7 @@ NO_DRAFT = "no draft is known for this target, so"
 
 
 def drafted(rows: Sequence[PairRow], known: Registry) -> list[PairRow]:
-    """`rows`, those of targets alone with the draft found here, and why it is that, or which there are, as their notes."""
+    """`rows`, those of targets alone with the draft that is found here; their notes say why, or which there are."""
     found, models = [], hub.models_here()
     for row in rows:
         with suppress(SpecdecError):  # whoever loads it is told

@@ -82,7 +82,7 @@ def share(batch: Batch, waiting: Sequence[Reply], ahead: bool) -> None:
     for reply in sharers:
         reply.go_on()  # its verdict is queued
     sharers = [reply for reply in sharers if reply.waits]
-    if ahead and len(sharers) == len(batch):
+    if ahead and len(sharers) == len(batch) and not any(reply.seat.drafts for reply in sharers):
         for reply in sharers:
             reply.seat.wanted = True
         batch.run()

@@ -7,6 +7,7 @@ whatever gives each of them its next token sooner.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from specdec_cli.apps.serve.conversations import CachedConversation
@@ -31,7 +32,8 @@ MOST_PROMPTS, MOST_PADDED = 8, 16
 
 
 class RunningJob:
-    """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one.
+    """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one; its last round `emitted` so
+    many tokens.
 
     `seat` is its place in shared passes; while it `waits` it goes on once such a pass was queued, or failed by `error`.
     It `began` with its first turn, and `joins` once its prompt was read beside others.
@@ -41,6 +43,7 @@ class RunningJob:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
         self.seat, self.waits, self.began, self.joins = seat, False, False, False
         self.error: Exception | None = None
+        self.emitted = 1
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
         self._events: Generator[Event | Waiting] = kept.session.steps(
@@ -93,6 +96,8 @@ class RunningJob:
                         break
                     if isinstance(event, Reading) and event.reader == "target":
                         self._measure_chunk(event)
+                    if isinstance(event, RoundDone):
+                        self.emitted = len(event.round.emitted)
                     yield event
                     if isinstance(event, Reading | RoundDone | Finish):
                         break
@@ -108,21 +113,35 @@ class RunningJob:
             self._chunk_tokens = max(1 << within.bit_length() >> 1, LEAST_CHUNK_TOKENS)
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why requests for a pair never share passes, empty where they may, and whether these may hold drafts."""
+
+    refusal: str
+    takes_drafts: bool
+
+
 class Sharing:
     """Who shares passes of one loaded pair. `refusal` says why nobody ever does, empty where they may."""
 
-    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, refusal: str | None = None) -> None:
-        """`parallel`: so many jobs run at once. `refusal`: what was found when the pair was here before."""
-        self._pair, self._capacity, self.refusal = pair, capacity, refusal or ""
-        # The jobs that were to share last, the first passes that they did share, and whether these were cheaper.
+    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, proof: Proof | None = None) -> None:
+        """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
+        self._pair, self._capacity, self.refusal = pair, capacity, proof.refusal if proof else ""
+        # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
+        # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._batch: Batch | None = None
         network = pair.first.target.network
         try:
             if parallel > 1 and not self.refusal:
-                self._batch = prove(network) if refusal is None else Batch(network)
+                self._batch = prove(network) if proof is None else Batch(network, proof.takes_drafts)
         except Refused as error:
             self.refusal = error.message
+
+    @property
+    def proof(self) -> Proof:
+        """What was found out of the network."""
+        return Proof(self.refusal, self._batch is not None and self._batch.takes_drafts)
 
     def seat(self, job: Job) -> Seat:
         """A place for `job`, in no batch where its text depends on its rounds: drawn under a seed, with a fixed K."""
@@ -167,7 +186,8 @@ class Sharing:
             self._batch.run()
 
     def observe(self, jobs: Sequence[RunningJob], seconds: float) -> None:
-        """A pass that `jobs` shared took so long, with all that the host did for it."""
+        """A pass that `jobs` shared took so long, with all that the host did for it, drafts included."""
+        seconds *= len(jobs) / sum(job.emitted for job in jobs)  # in which each of them has a token
         if len(self._seconds) < TRIED_PASSES and self._tried == frozenset(map(id, jobs)):
             self._seconds.append(seconds)
             if len(self._seconds) == TRIED_PASSES:

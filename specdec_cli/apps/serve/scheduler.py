@@ -18,7 +18,7 @@ from functools import partial
 
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
-from specdec_cli.apps.serve.running import RunningJob, Sharing, job_bytes, require_room, room_beside
+from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, job_bytes, require_room, room_beside
 from specdec_cli.apps.serve.shares import FairClock
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
@@ -84,7 +84,7 @@ class Scheduler:
         self._beginning: JobHandle | None = None
         self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
-        self._refusals: dict[str, str] = {}
+        self._proofs: dict[str, Proof] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
         self._totals, self._ended = ChatStats(), 0
@@ -218,8 +218,8 @@ class Scheduler:
                 self._conversations = Conversations(
                     self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
-                self._sharing = Sharing(pair, capacity, self.options.parallel, self._refusals.get(name))
-                self._refusals[name] = self._sharing.refusal
+                self._sharing = Sharing(pair, capacity, self.options.parallel, self._proofs.get(name))
+                self._proofs[name] = self._sharing.proof
                 self._pair = pair
                 self._holds(capacity.weight_bytes, self._budget_bytes)
         return self._pair
@@ -326,13 +326,16 @@ class Scheduler:
         self._fair.serve(seconds, running)
 
     def _share_pass(self, jobs: Sequence[RunningJob]) -> None:
-        """One pass for all `jobs`, whose time they share. The next one is queued before this one's tokens go out."""
+        """One pass for all `jobs`, whose time they share. Where none of them drafts, the next one is queued before this
+        one's tokens go out.
+        """
         assert self._sharing is not None
         run, began = self._sharing.run, self._clock()
         with self._timed(jobs):
             self._run_shared(jobs, run)
             sharers = [job for job in jobs if job.is_served and self._goes_on(job)]  # its verdict is queued
-            if all(job.shares for job in sharers) and not all(job.seat.ends for job in sharers):
+            followed = all(job.shares and not job.seat.drafts for job in sharers)
+            if followed and not all(job.seat.ends for job in sharers):
                 self._run_shared(sharers, run)
             for job in sharers:
                 if self._goes_on(job) and job.shares:

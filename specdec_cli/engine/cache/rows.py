@@ -1,9 +1,9 @@
 """The caches of several conversations side by side, a row each, for passes that they share.
 
-Law: in one pass every row attends to exactly what it would alone. All rows end at one column and begin where their
-length says, so a pass writes one column, in place; what lies before a row's beginning is masked. A row that comes is
-copied, alone; one that goes hands back what it read since; the last row moves into its place. mlx-lm's own batched
-caches copy all rows whenever one comes or goes.
+Law: in one pass every row attends to exactly what it would alone. All rows end at one column, so a pass writes the
+columns behind it, in place. A column in which a row holds no token is masked in that row: what lies before its
+beginning, and what was fed and taken back. A row that comes is copied, alone; one that goes hands back what it read
+since; the last row moves into its place. mlx-lm's own batched caches copy all rows whenever one comes or goes.
 Letters: B rows, H heads, T tokens fed to each, C columns, D head width.
 """
 
@@ -21,27 +21,116 @@ from specdec_cli.core.errors import Refused
 from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 
+# What a column holds in which a row has no token.
+NOTHING = -1
+# Columns without a token beside those of a row, up to which they stay.
+MOST_GAPS = STEP_TOKENS
+
 
 @dataclass
-class Lengths:
-    """Tokens that each row holds before the pass; `after` is what a layer's offset [B] is once it was fed.
+class Columns:
+    """What the rows' columns hold, the same in every layer, counted from their common end.
 
-    There is room for `expected` rows at least.
+    `tokens` that each row holds before the pass; `gaps`: its columns without a token behind its first one, of which
+    `taken_back` are its last ones. `places` [B, C] are the positions of what the last C columns hold; None where no row
+    has a gap, so that its length says all. `after` is what a layer's offset [B] is once it was fed. There is room for
+    `expected` rows at least.
     """
 
     expected: int = 1
     tokens: list[int] = field(default_factory=list)
+    gaps: list[int] = field(default_factory=list)
+    taken_back: list[int] = field(default_factory=list)
+    places: mx.array | None = None
     after: mx.array = field(default_factory=lambda: mx.array([], dtype=mx.int32))
+
+    @property
+    def most_gaps(self) -> int:
+        """In any row."""
+        return max(self.gaps, default=0)
+
+    def most(self, window: int | None = None) -> int:
+        """Columns of the longest row, up to its first token, or to the first of its last `window` ones."""
+        within = (tokens if window is None else min(tokens, window) for tokens in self.tokens)
+        return max((n + gaps for n, gaps in zip(within, self.gaps, strict=True)), default=0)
+
+    def last(self, columns: int) -> mx.array:
+        """[B, columns]: the positions of what the last columns hold in each row, `NOTHING` where that is no token."""
+        if self.places is None:
+            ends = mx.array(self.tokens, dtype=mx.int32)[:, None]
+            return mx.maximum(ends - columns + mx.arange(columns), NOTHING)
+        more = columns - self.places.shape[1]
+        return mx.pad(self.places, [(0, 0), (max(more, 0), 0)], constant_values=NOTHING)[:, max(-more, 0) :]
+
+    def feed(self, tokens: int, fed: Sequence[int]) -> None:
+        """A pass of so many columns was run, of which each row holds the first `fed`."""
+        if self.places is not None or min(fed) < tokens:
+            begins = mx.array(self.tokens, dtype=mx.int32)[:, None]
+            behind = mx.arange(tokens) + mx.zeros_like(begins)
+            new = mx.where(behind < mx.array([*fed])[:, None], begins + behind, NOTHING)
+            self.places = mx.concatenate([self.last(self.most()), new], axis=1)
+        self.tokens = [held + n for held, n in zip(self.tokens, fed, strict=True)]
+        self.taken_back = [tokens - n for n in fed]
+        self.gaps = [gaps + n for gaps, n in zip(self.gaps, self.taken_back, strict=True)]
+
+    def take_back(self, row: int, count: int) -> None:
+        """The last `count` tokens of `row`, all of the last pass, are none any more."""
+        if count:
+            places = self.last(self.most())
+            end = self.taken_back[row] + count
+            places[row, -end:] = NOTHING
+            self.places = places
+            self.tokens[row] -= count
+            self.gaps[row] += count
+            self.taken_back[row] += count
+
+    def cut(self) -> int:
+        """The last columns go in which no row holds a token. Returns how many."""
+        count = min(self.taken_back, default=0)
+        if count and self.places is not None:
+            self.places = self.places[:, :-count]
+            self.gaps = [gaps - count for gaps in self.gaps]
+            self.taken_back = [taken - count for taken in self.taken_back]
+            self._settle()
+        return count
+
+    def join(self, length: int) -> None:
+        """A row behind the others, of so many tokens."""
+        if self.places is not None:
+            columns = max(self.most(), length)
+            new = mx.maximum(mx.arange(length - columns, length, dtype=mx.int32), NOTHING)[None]
+            self.places = mx.concatenate([self.last(columns), new])
+        self.tokens.append(length)
+        self.gaps.append(0)
+        self.taken_back.append(0)
+
+    def drop(self, row: int) -> None:
+        """The last row takes the place of `row`."""
+        if self.places is not None:
+            self.places[row] = self.places[-1]
+            self.places = self.places[:-1]
+        for counts in (self.tokens, self.gaps, self.taken_back):
+            counts[row] = counts[-1]
+            counts.pop()
+        self._settle()
+
+    def close_up(self) -> None:
+        """No row has a gap any more: its columns were moved to the end, in their order."""
+        self.gaps, self.taken_back, self.places = [0] * len(self.gaps), [0] * len(self.gaps), None
+
+    def _settle(self) -> None:
+        if not any(self.gaps):
+            self.places = None
 
 
 class KeyValueRows:
     """Takes the place of a KVCache, or of a window of `max_size`; `offset` [B] are the rows' own positions."""
 
-    def __init__(self, lengths: Lengths, max_size: int | None = None) -> None:
-        self._lengths, self.max_size = lengths, max_size
+    def __init__(self, columns: Columns, max_size: int | None = None) -> None:
+        self._columns, self.max_size = columns, max_size
         self.keys: mx.array | None = None
         self.values: mx.array | None = None
-        self.offset = lengths.after
+        self.offset = columns.after
         self._end = self._shown = 0
 
     def empty(self) -> bool:
@@ -53,10 +142,7 @@ class KeyValueRows:
 
     def _first(self) -> int:
         """The first column that the coming token of any row attends to."""
-        columns = max(self._lengths.tokens, default=0)
-        if self.max_size is not None:
-            columns = min(columns, self.max_size - 1)
-        return self._end - columns
+        return self._end - self._columns.most(None if self.max_size is None else self.max_size - 1)
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         """Append [B, H, T, D], T tokens a row; all columns that any row attends to."""
@@ -69,25 +155,25 @@ class KeyValueRows:
         self.keys[:rows, :, self._end : self._end + tokens, :] = keys
         self.values[:rows, :, self._end : self._end + tokens, :] = values
         self._end += tokens
-        self.offset = self._lengths.after
+        self.offset = self._columns.after
         return self.keys_and_values()
 
     def keys_and_values(self) -> tuple[mx.array, mx.array]:
         """The columns that the last update returned: layers that share this cache read them again."""
         assert self.keys is not None and self.values is not None
-        rows, first = len(self._lengths.tokens), self._end - self._shown
+        rows, first = len(self._columns.tokens), self._end - self._shown
         return self.keys[:rows, :, first : self._end, :], self.values[:rows, :, first : self._end, :]
 
     def make_mask(self, N: int, window_size: int | None = None, return_array: bool = False) -> mx.array | None:
         """[B, 1, N, C] for N tokens of each row that are about to be appended; None: all rows see all columns."""
-        first, end = self._first(), self._end
-        window = min(window_size or end + N, self.max_size or end + N)
-        begins = [end - tokens for tokens in self._lengths.tokens]
-        if N == 1 and max(max(begins), end + 1 - window) <= first:
+        held, tokens = self._end - self._first(), self._columns.tokens
+        window = min(window_size or max(tokens) + N, self.max_size or max(tokens) + N)
+        if N == 1 and not self._columns.most_gaps and min(tokens) >= held < window:
             return None
-        columns, places = mx.arange(first, end + N), mx.arange(end, end + N)[:, None]
-        seen = (columns <= places) & (columns > places - window)
-        return seen & (columns >= mx.array(begins)[:, None, None, None])
+        fed = mx.array(tokens, dtype=mx.int32)[:, None] + mx.arange(N)
+        places = mx.concatenate([self._columns.last(held), fed], axis=1)[:, None, None, :]
+        fed = fed[:, None, :, None]
+        return (places >= 0) & (places <= fed) & (places > fed - window)
 
     def require_fit(self, part: KVCache | WindowKVCache) -> None:
         """Raises: Refused unless `part` has heads and widths as the rows here have."""
@@ -98,7 +184,7 @@ class KeyValueRows:
     def stretch(self, columns: int) -> None:
         """Rows of so many columns, which a window leaves open: numbers that are never computed."""
         if self.keys is not None and self.values is not None:
-            held, rows = (self.keys, self.values), len(self._lengths.tokens)
+            held, rows = (self.keys, self.values), len(self._columns.tokens)
             self.keys, self.values = (
                 mx.zeros([rows, heads.shape[1], columns + 1, heads.shape[3]], heads.dtype) for heads in held
             )
@@ -106,7 +192,7 @@ class KeyValueRows:
 
     def join(self, part: KVCache | WindowKVCache) -> None:
         """A row behind the others, with what attention still reads of `part`."""
-        row, columns = len(self._lengths.tokens), 0
+        row, columns = len(self._columns.tokens), 0
         if part.keys is not None:
             held = part.keys_and_values() if type(part) is KVCache else part.kept()
             keys, values = (rows if self.max_size is None else rows[..., -self.max_size :, :] for rows in held)
@@ -127,13 +213,40 @@ class KeyValueRows:
         """`part` gets what it lacks of the first `length` tokens of `row`."""
         if self.keys is None or self.values is None or part.offset == length:
             return
-        end = self._end - (self._lengths.tokens[row] - length)
-        begin = max(end - (length - part.offset), 0)
-        if end - begin < length - part.offset:  # the window went on beyond what `part` holds
+        lacking, behind = length - part.offset, self._columns.tokens[row] - length
+        most = self._end - behind if self.max_size is None or not self._columns.gaps[row] else self.max_size
+        if lacking > most:  # the window went on beyond what `part` holds
             assert isinstance(part, WindowKVCache)
-            part.restart(length - (end - begin))
+            lacking = most
+            part.restart(length - lacking)
+        keys, values = (heads[row : row + 1, :, : self._end, :] for heads in (self.keys, self.values))
+        if self._columns.gaps[row]:
+            order = self._order()[row]
+            keys, values = (mx.take(heads, order, axis=2) for heads in (keys, values))
         # Copies: a slice would keep all rows in memory.
-        part.update_and_fetch(self.keys[row : row + 1, :, begin:end, :], self.values[row : row + 1, :, begin:end, :])
+        end = keys.shape[2] - behind
+        part.update_and_fetch(keys[:, :, end - lacking : end, :], values[:, :, end - lacking : end, :])
+
+    def close_up(self) -> None:
+        """Every row's tokens move to the end, in their order."""
+        if self.keys is None or self.values is None:
+            return
+        rows, order = len(self._columns.tokens), self._order()[:, None, :, None]
+        kept = min(order.shape[2], max(self._columns.tokens))
+        self.keys, self.values = (
+            mx.take_along_axis(heads[:rows, :, : self._end, :], order[:, :, -kept:], axis=2)
+            for heads in (self.keys, self.values)
+        )
+        self._end = kept
+
+    def cut(self, columns: int) -> None:
+        """The last ones go."""
+        self._end -= columns
+
+    def _order(self) -> mx.array:
+        """[B, C]: of the last C columns, all that are of use, first those without a token, then the others in order."""
+        columns = min(self._columns.most(), self._end)
+        return mx.argsort(self._columns.last(columns), axis=1) + (self._end - columns)
 
     def move(self, source: int, row: int) -> None:
         """The last row, `source`, takes the place of `row`."""
@@ -147,7 +260,7 @@ class KeyValueRows:
 
     def _make_rows(self, count: int, keys: mx.array, values: mx.array) -> None:
         """For so many conversations or more, with heads like those of `keys` and `values`."""
-        most = 1 << (max(count, self._lengths.expected) - 1).bit_length()
+        most = 1 << (max(count, self._columns.expected) - 1).bit_length()
         if self.keys is None or self.values is None:
             columns = (keys.shape[2] // STEP_TOKENS + 1) * STEP_TOKENS
             self.keys, self.values = (
@@ -162,7 +275,7 @@ class KeyValueRows:
     def _make_room(self, tokens: int) -> None:
         """For `tokens` columns or more. What nobody attends to goes, but for a column: a pass may be taken back."""
         assert self.keys is not None and self.values is not None
-        rows = max(len(self._lengths.tokens), self._lengths.expected)
+        rows = max(len(self._columns.tokens), self._columns.expected)
         first, most = max(self._first() - 1, 0), 1 << (rows - 1).bit_length()
         kept = [rows[:most, :, first : self._end, :] for rows in (self.keys, self.values)]
         step = -(-tokens // STEP_TOKENS) * STEP_TOKENS
@@ -185,9 +298,9 @@ def _moved(rows: mx.array, columns: int) -> mx.array:
 class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
     """Recurrent states [B, …]. A pass binds new ones, so those before it are the way back."""
 
-    def __init__(self, lengths: Lengths, size: int) -> None:
+    def __init__(self, columns: Columns, size: int) -> None:
         super().__init__(size)
-        self._lengths = lengths
+        self._columns = columns
         self.cache: list[mx.array | None]
         self._before: list[mx.array | None] = []
 
@@ -198,7 +311,7 @@ class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
     def require_fit(self, part: ArraysCache) -> None:
         """Raises: Refused unless `part` has states of the shapes that are here; one that is not there is no zero."""
         for mine, own in zip(self.cache, part.cache, strict=True):
-            if self._lengths.tokens:
+            if self._columns.tokens:
                 _require_same(*([] if state is None else state.shape[1:] for state in (own, mine)))
 
     def join(self, part: ArraysCache) -> None:
@@ -208,7 +321,7 @@ class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
 
     def hand_back(self, row: int, length: int, part: ArraysCache) -> None:
         """`part` gets the state of `row` at `length`: now, or before the last pass."""
-        states = self.cache if self._lengths.tokens[row] == length else self._before
+        states = self.cache if self._columns.tokens[row] == length else self._before
         # A slice would keep all rows in memory.
         part.cache = [None if rows is None else mx.contiguous(rows[row : row + 1]) for rows in states]
 
@@ -229,29 +342,49 @@ class Rows:
 
     def __init__(self, layers: Sequence[Any]) -> None:
         """`layers` are such as one conversation has. Raises: Refused if one of them is of a kind that has no rows."""
-        self._lengths = Lengths()
-        self.layers = [_rows_of(layer, self._lengths) for layer in layers]
+        self._columns = Columns()
+        self.layers = [_rows_of(layer, self._columns) for layer in layers]
         self._parts: list[KeyValueRows | StateRows] = leaves(self.layers)
+        self._key_values = [part for part in self._parts if isinstance(part, KeyValueRows)]
 
     def __len__(self) -> int:
-        return len(self._lengths.tokens)
+        return len(self._columns.tokens)
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether several tokens of a pass can be taken back: no recurrent state is among the caches."""
+        return len(self._key_values) == len(self._parts)
 
     def expect(self, count: int) -> None:
         """So many conversations are about to be here at once: whoever joins then moves no other."""
-        self._lengths.expected = count
+        self._columns.expected = count
 
     @contextmanager
-    def feeding(self, tokens: int = 1) -> Iterator[None]:
-        """Around one call of the network on so many tokens of every row; of several, the last ones may be none."""
-        held = self._lengths.tokens
-        before, self._lengths.after = (mx.array([n + fed for n in held], dtype=mx.int32) for fed in (0, tokens))
+    def feeding(self, fed: Sequence[int]) -> Iterator[None]:
+        """Around one call of the network, which feeds every row as many tokens as the longest; `fed` of each are some.
+
+        Where states are recurrent, all are.
+        """
+        columns, tokens = self._columns, max(fed)
+        if columns.most_gaps > MOST_GAPS:
+            for part in self._key_values:
+                part.close_up()
+            columns.close_up()
+        elif cut := columns.cut():
+            for part in self._key_values:
+                part.cut(cut)
+        before, columns.after = (mx.array([n + more for n in columns.tokens], dtype=mx.int32) for more in (0, tokens))
         for part in self._parts:
             if isinstance(part, StateRows):
                 part.begin_pass()
             else:
                 part.offset = before
         yield
-        self._lengths.tokens = [n + tokens for n in held]
+        columns.feed(tokens, fed)
+
+    def take_back(self, row: int, count: int) -> None:
+        """The last `count` tokens of `row` are none any more; all are of the last pass."""
+        self._columns.take_back(row, count)
 
     def join(self, layers: Sequence[Any], length: int) -> None:
         """A row behind the others, with the `length` tokens that `layers` hold, which stay as they are.
@@ -263,14 +396,13 @@ class Rows:
             rows.require_fit(part)
         for rows, part in pairs:
             rows.join(part)
-        self._lengths.tokens.append(length)
+        self._columns.join(length)
 
     def stretch(self, tokens: int) -> None:
         """The first row, as if it held so many tokens: for a pass whose graph is built and never computed."""
-        self._lengths.tokens[0] = tokens
-        for part in self._parts:
-            if isinstance(part, KeyValueRows):
-                part.stretch(tokens)
+        self._columns.tokens[0] = tokens
+        for part in self._key_values:
+            part.stretch(tokens)
 
     def leave(self, row: int, layers: Sequence[Any], length: int) -> None:
         """`row` goes, and the last one takes its place: `layers`, which joined, now hold its first `length` tokens.
@@ -286,21 +418,19 @@ class Rows:
             self._drop(row)
 
     def _drop(self, row: int) -> None:
-        held, last = self._lengths.tokens, len(self) - 1
-        held[row] = held[last]
-        held.pop()
+        self._columns.drop(row)
         for rows in self._parts:
-            if held:
-                rows.move(last, row)
+            if len(self):
+                rows.move(len(self), row)
             else:
                 rows.clear()
 
 
-def _rows_of(layer: Any, lengths: Lengths) -> Any:
+def _rows_of(layer: Any, columns: Columns) -> Any:
     if isinstance(layer, CacheList):
-        return CacheList(*(_rows_of(part, lengths) for part in layer.caches))
+        return CacheList(*(_rows_of(part, columns) for part in layer.caches))
     if type(layer) is ArraysCache:
-        return StateRows(lengths, len(layer.cache))
+        return StateRows(columns, len(layer.cache))
     if type(layer) not in (KVCache, WindowKVCache):
         raise Refused(f"a {type(layer).__name__} is of one conversation alone", "its requests take turns")
-    return KeyValueRows(lengths, layer.max_size if type(layer) is WindowKVCache else None)
+    return KeyValueRows(columns, layer.max_size if type(layer) is WindowKVCache else None)

@@ -16,7 +16,7 @@ from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
 from specdec_cli.engine.drafters.stepwise import HeadDrafter
 from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.planning.history import History, PredictionLength
-from specdec_cli.engine.planning.policy import Plan, Situation, plan
+from specdec_cli.engine.planning.policy import Plan, Situation, Worth, plan
 from specdec_cli.engine.sampling.sampler import TokenMask
 
 
@@ -53,10 +53,16 @@ class Drafters:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
         return self.drafter.keeps(context) if isinstance(self.drafter, HeadDrafter) else len(context)
 
-    def situation(self, left: int, first: bool = False, in_flight: int = 0, shared: bool = False) -> Situation:
+    def is_ready(self, context: Sequence[int]) -> bool:
+        """Whether its network can draft for `context` without a pass of the target's own."""
+        return not isinstance(self.drafter, HeadDrafter) or self.drafter.follows(context)
+
+    def situation(
+        self, left: int, first: bool = False, in_flight: int = 0, others: Sequence[Worth] | None = None
+    ) -> Situation:
         """Of the next round, where `left` tokens may be emitted and `in_flight` of them are not known yet.
 
-        A token in flight may force others, so what is forced behind it is taken for one token.
+        A token in flight may force others, so what is forced behind it is taken for one token. `others` share the pass.
         """
         offer = self._lookup.offer(in_flight) if self._lookup else None
         forced = len(self._constraint.forced()) if self._constraint and not in_flight else 0
@@ -67,7 +73,7 @@ class Drafters:
             most=max(min(left - 1 - in_flight, MAX_DRAFT), 0),
             k=self.k,
             first=first,
-            shared=shared,
+            others=None if others is None else tuple(others),
             forced=1 if self._constraint and in_flight else forced,
             source=offer.source if offer else "",
             lookup=offer.rates if offer else (),
@@ -77,9 +83,9 @@ class Drafters:
         )
         return self.history.situation(asked, in_flight)
 
-    def decide(self, left: int, first: bool = False, shared: bool = False) -> Plan:
-        """The next round's plan, which is carried out."""
-        own = plan(self.situation(left, first, shared=shared))
+    def decide(self, left: int, first: bool = False, others: Sequence[Worth] | None = None) -> Plan:
+        """The next round's plan, which is carried out; `others` share its pass."""
+        own = plan(self.situation(left, first, others=others))
         return self.follow(self._decisions.decide(own, list(self._by_name)))
 
     def look_ahead(self, left: int) -> Plan:

@@ -134,9 +134,13 @@ class HeadDrafter(StepwiseDrafter):
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
         return self._head.reuse(context)
 
+    def follows(self, context: Sequence[int]) -> bool:
+        """Whether the target need not read anything again before a draft for `context`."""
+        return self._head.follows(context)
+
     def _read(self, context: Sequence[int]) -> Iterator[int]:
         """The target reads again what the head has not read: states that nobody handed over are kept nowhere."""
-        if self._head.follows(context):
+        if self.follows(context):
             return
         kept = self._head.reuse(context)
         self._target.commit(context, max(min(kept, len(context) - 2), 0))

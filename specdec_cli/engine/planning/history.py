@@ -52,7 +52,7 @@ class PredictionLength:
         self.rest_tokens -= len(round.emitted)
         if not round.draft:
             self._plain_seconds = min(self._plain_seconds, round.verify_seconds)
-        if round.drafter != PREDICTED.name:
+        if round.drafter != PREDICTED.name or round.batch_size > 1:
             return
         seconds = round.draft_seconds + round.verify_seconds
         plain_seconds = plain_seconds if self._plain_seconds == inf else self._plain_seconds
@@ -122,7 +122,7 @@ class History:
     def situation(self, round: Situation, in_flight: int = 0) -> Situation:
         """`round` with all that is known here, after `in_flight` tokens that were not observed yet."""
         round = replace(round, deepest=self._max_k, rate=self.acceptance.rate)
-        if round.k is not None or round.shared:
+        if round.k is not None and round.others is None:
             return round
         return replace(
             round,
@@ -131,7 +131,7 @@ class History:
             deepest=min(self._max_k, self._deepest + REACH),
             judged=self.acceptance.judged > 0,
             steps=self.costs.round_steps(),
-            passes=self.costs.pass_steps() if round.lookup or round.first else (),
+            passes=self.costs.pass_steps() if round.lookup or round.first or round.others is not None else (),
             measured=self.costs.rows_measured,
             reading=self._reading(),
             unread=int(min(self._unread, self._most_unread)),
@@ -166,6 +166,9 @@ class History:
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
         self._context += emitted
         self._pay(SHARE * emitted)
+        if round.batch_size > 1:  # the time of a pass that replies share is no round's of their own
+            self._observe_shared(round)
+            return
         if learns_from(round.drafter):
             self._observe_drafted(round)
             return
@@ -177,6 +180,15 @@ class History:
             self.costs.observe_drafted(k, None, round.draft_seconds + round.verify_seconds)
         else:
             self.costs.observe_plain(round.verify_seconds, queued, followed)
+
+    def _observe_shared(self, round: Round) -> None:
+        k, emitted = len(round.draft), len(round.emitted)
+        drafted = learns_from(round.drafter)
+        self._unread, self._idle = (0, 0) if drafted else (self._unread + emitted, self._idle + emitted * self._chooses)
+        if drafted:
+            self._released = False
+            self.acceptance.observe(k, round.accepted)
+            self._deepest = max(self._deepest, min(round.accepted + 1, k))
 
     def _pay(self, steps: float) -> None:
         least = min(self._credit, -3 * MOST_CREDIT)

@@ -31,11 +31,25 @@ RELEASE_TOKENS = 512
 
 
 @dataclass(frozen=True, slots=True)
+class Worth:
+    """What a draft of K tokens is worth to a reply: [K] tokens that its round is expected to emit, [K] draft steps."""
+
+    tokens: tuple[float, ...] = (1.0,)
+    steps: tuple[float, ...] = (0.0,)
+
+    def at(self, k: int) -> tuple[float, float]:
+        """(tokens, draft steps) where a pass has room for k drafted tokens of each reply."""
+        k = min(k, len(self.tokens) - 1)
+        return self.tokens[k], self.steps[k]
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """All that a round is decided by.
 
     `most`: tokens that a draft may have. `k`: as asked for, None: `auto`. `first`: nothing was emitted in this reply.
-    `shared`: other replies are to share the pass. `forced`: tokens that the grammar forces.
+    `others`: what drafts are worth to those who are to share the pass, None where it is its own.
+    `forced`: tokens that the grammar forces.
     `source`: who looks up after a `match` of so many tokens; `lookup`[i] = P(its token i + 1 is accepted | those before
     were); `predicted`: the K at which a caller's prediction is tried, 0: as any lookup.
     `network`: the drafter that the pair's draft is, empty without one; `deepest`: the K that it may reach, 0: it drafts
@@ -48,7 +62,7 @@ class Situation:
     most: int
     k: int | None = None
     first: bool = False
-    shared: bool = False
+    others: tuple[Worth, ...] | None = None
     forced: int = 0
     source: str = ""
     lookup: tuple[float, ...] = ()
@@ -78,7 +92,7 @@ class Situation:
 class Plan:
     """The next round: `drafter` proposes at most `k` tokens. `release`: the network's draft rests.
 
-    `shared`: nothing is drafted, and other replies share the pass.
+    `shared`: other replies share the pass; `worth` tells them what its drafts are.
     """
 
     drafter: str = NONE.name
@@ -86,6 +100,7 @@ class Plan:
     reason: str = ""
     release: bool = False
     shared: bool = False
+    worth: Worth = Worth()
 
 
 class Choice(NamedTuple):
@@ -127,14 +142,57 @@ def shares(pass_steps: float, turn_steps: float) -> bool:
 def plan(situation: Situation) -> Plan:
     """The next round. Law: equal situations have equal plans."""
     s = situation
-    if s.shared:
-        return Plan(reason="requests share the pass", shared=True)
+    if s.others is not None:
+        return plan_shared(s, s.others)
     if s.first:
         return plan_first(s)
     if s.forced and s.most:
         return Plan(FORCED.name, min(s.forced, s.most))
     chosen = plan_fixed(s, s.k) if s.k is not None else plan_auto(s)
     return replace(chosen, k=min(chosen.k, s.most)) if s.most else replace(chosen, drafter=NONE.name, k=0)
+
+
+def plan_shared(s: Situation, others: Sequence[Worth]) -> Plan:
+    """The round of a pass that replies share: all have as many rows as the longest draft, and pay for it together.
+
+    A pass of B replies, each with a draft of up to K, has B (K + 1) rows, and costs what one reply's pass of so many
+    does; drafts are made one after another. The K is the one whose tokens cost least, all replies' together.
+    """
+    plain = Choice(0, s.passes[len(others)], 1.0 + len(others))
+    best, drafter, own = shared_choice(s.passes, [Worth(), *others]), NONE.name, Worth()
+    for name, rates, drafts in offers(s):
+        worth = Worth(tuple(expected_tokens(rates)), drafts)
+        choice = shared_choice(s.passes, [worth, *others])
+        reading = s.reading if name == s.network and s.unread > 1 else 0.0
+        pays = (plain.price - choice.price) * s.coming >= ODDS * reading
+        if choice.k and choice.price < best.price and pays:
+            best, drafter, own = choice, name, worth
+    k = min(best.k, len(own.tokens) - 1)
+    return Plan(drafter if k else NONE.name, k, "requests share the pass", shared=True, worth=own)
+
+
+def offers(s: Situation) -> Sequence[tuple[str, tuple[float, ...], tuple[float, ...]]]:
+    """(drafter, the rates of its tokens, [K] plain steps that they take to draft) of all who could draft."""
+    if s.first or not s.most or s.k == 0:
+        return []
+    most = s.most if s.k is None else min(s.most, s.k)
+    if s.forced:
+        return [(FORCED.name, (1.0,) * min(s.forced, most), (0.0,) * (most + 1))]
+    found = [(s.source, s.lookup[: min(s.predicted or most, most)], (0.0,) * (most + 1))] if s.lookup else []
+    if s.network and (deepest := min(s.deepest, most, len(s.steps) - 1)) > 0:
+        drafts = (whole - judged for whole, judged in zip(s.steps, s.passes, strict=False))
+        found.append((s.network, (s.rate,) * deepest, tuple(drafts)))
+    return found
+
+
+def shared_choice(passes: Sequence[float], worths: Sequence[Worth]) -> Choice:
+    """The K that replies of these `worths` should have room for in a pass that they share; `passes`[n - 1]: n rows."""
+    found = []
+    for k in range(len(passes) // len(worths)):
+        told = [worth.at(k) for worth in worths]
+        steps = passes[len(worths) * (k + 1) - 1] + sum(steps for _, steps in told)
+        found.append(Choice(k, steps, sum(tokens for tokens, _ in told)))
+    return min(found, key=lambda choice: choice.price)
 
 
 def plan_first(s: Situation) -> Plan:

@@ -120,7 +120,7 @@ def test_layers_that_select_more_than_is_tried_take_turns():
         prove(network("deepseek_v32", index_topk=LONGEST_TRIED))
 
 
-def test_the_proof_reads_five_tokens_of_a_row_and_computes_eight_passes(monkeypatch):
+def test_the_proof_reads_five_tokens_of_a_row_and_computes_ten_passes(monkeypatch):
     """Rows of 251 tokens cost no reading of 251: most of their keys and values are drawn."""
     fed, built = [], []
     forward, forward_rows = Network.forward, Network.forward_rows
@@ -128,7 +128,7 @@ def test_the_proof_reads_five_tokens_of_a_row_and_computes_eight_passes(monkeypa
     monkeypatch.setattr(Network, "forward_rows", lambda *a: (built.append(a[1].shape), forward_rows(*a))[1])
     prove(network())
     unbuilt = 1 + 3 + 3  # of one token, for shapes alone: each conversation's and its copy's
-    assert max(fed) == READ and sum(built_[0] == 3 for built_ in built) == 2 and len(built) == 4
+    assert max(fed) == READ and [shape[1] for shape in built if shape[0] == 3] == [1, 3, 3, 1] and len(built) == 6
     assert len(fed) - 2 - unbuilt <= 2 * 3
 
 

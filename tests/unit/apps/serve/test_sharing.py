@@ -203,7 +203,7 @@ class Asked:
 
     def __init__(self, pair, prompt_tokens, tokens=10):
         self.handle, self.decodes = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), True
-        self.seat = Seat(Batch(pair.first.target.network))
+        self.seat, self.emitted = Seat(Batch(pair.first.target.network)), 1
         self.seat.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
 
 
@@ -233,6 +233,18 @@ def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, secon
         sharing.observe(asked, seconds)
     sharing.choose(asked, 1 << 60)
     assert [job.seat.wanted for job in asked] == [pays] * 3
+
+
+def test_a_pass_with_drafts_pays_by_the_tokens_that_it_gives(three):
+    """One of four seconds that gives each two tokens costs less than three turns of a second a token."""
+    sharing, _, asked = three
+    for job_ in asked:
+        job_.emitted = 2
+    for _ in range(running.TRIED_PASSES):
+        sharing.choose(asked, 1 << 60)
+        sharing.observe(asked, 4.0)
+    sharing.choose(asked, 1 << 60)
+    assert all(job_.seat.wanted for job_ in asked)
 
 
 def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():

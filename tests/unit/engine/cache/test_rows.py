@@ -9,6 +9,7 @@ import pytest
 from mlx_lm.models.cache import ArraysCache, KVCache
 
 from specdec_cli.core.errors import Refused
+from specdec_cli.engine.cache import rows as rows_
 from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 
@@ -26,15 +27,29 @@ def held(row, tokens, window=WINDOW):
     return cache
 
 
-def feed(rows, live):
-    """A pass; which positions each row attends to."""
-    new = mx.concatenate([column(row, tokens) for row, tokens, *_ in live])
-    with rows.feeding():
-        mask = rows.layers[0].make_mask(1)
+def feed(rows, live, parts=None):
+    """A pass in which each row feeds so many tokens, and takes so many back; which positions each fed token attends to.
+
+    A token that is to be taken back is fed as one of row -1.
+    """
+    parts = parts or [(1, 0)] * len(live)
+    fed = [kept + rejected for kept, rejected in parts]
+    new = [
+        [column(row if at < kept else -1, tokens + at) for at in range(max(fed))]
+        for (row, tokens, *_), (kept, _) in zip(live, parts, strict=True)
+    ]
+    new = mx.concatenate([mx.concatenate(columns, axis=2) for columns in new])
+    with rows.feeding(fed):
+        mask = rows.layers[0].make_mask(max(fed))
         keys, _ = rows.layers[0].update_and_fetch(new, new)
-    seen = mx.broadcast_to(mx.array(True) if mask is None else mask[:, 0, 0], keys.shape[:1] + keys.shape[2:3])
-    lines = zip(keys[:, 0, :, 0].tolist(), seen.tolist(), strict=True)
-    return [[key for key, shown in zip(*line, strict=True) if shown] for line in lines]
+    for row, (_, rejected) in enumerate(parts):
+        rows.take_back(row, rejected)
+    shape = (keys.shape[0], max(fed), keys.shape[2])
+    seen = mx.broadcast_to(mx.array(True) if mask is None else mask[:, 0], shape).tolist()
+    return [
+        [[key for key, shown in zip(own, line, strict=True) if shown] for line in lines[:kept]]
+        for own, lines, (kept, _) in zip(keys[:, 0, :, 0].tolist(), seen, parts, strict=True)
+    ]
 
 
 def test_just_after_room_was_made_a_row_of_a_full_window_leaves_with_the_pass_before_to_take_back():
@@ -43,7 +58,7 @@ def test_just_after_room_was_made_a_row_of_a_full_window_leaves_with_the_pass_be
     rows.join([part := held(1, WINDOW + 3)], WINDOW + 3)
     for tokens in range(WINDOW + 3, end + WINDOW + 20):
         before = rows.layers[0]._end
-        (seen,) = feed(rows, [(1, tokens)])
+        ((seen,),) = feed(rows, [(1, tokens)])
         assert seen == [10_000 + at for at in range(tokens - WINDOW + 1, tokens + 1)]
         if rows.layers[0]._end <= before:
             break
@@ -56,14 +71,14 @@ def test_just_after_room_was_made_a_row_of_a_full_window_leaves_with_the_pass_be
     ]
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_each_row_attends_to_its_own_window_and_takes_it_along_whoever_comes_and_goes(seed):
-    chance, rows, live, came = random.Random(seed), Rows([WindowKVCache(WINDOW)]), [], 0
+def hidden(rows, live, chance, window):
+    """How many passes of a row showed it anything but its own last positions; 150 acts of coming, going, feeding."""
+    came = wrong = 0
     for _ in range(150):
         act = chance.random()
         if act < 0.2 and len(live) < 3:
             tokens = chance.choice([1, 2, 5, 40])
-            live.append([came, tokens, held(came, tokens), 0])
+            live.append([came, tokens, held(came, tokens, window), 0])
             rows.join([live[-1][2]], tokens)
             came += 1
         elif act < 0.3 and live:
@@ -73,14 +88,60 @@ def test_each_row_attends_to_its_own_window_and_takes_it_along_whoever_comes_and
             rows.leave(at, [part], length)
             live[at] = live[-1]
             live.pop()
-            own = [10_000 * row + position for position in range(max(length - WINDOW + 1, 0), length)]
-            assert part.reaches(length) and part.kept()[0].flatten().tolist()[len(own) * -1 or 99 :] == own
+            own = [10_000 * row + position for position in range(max(length - window + 1, 0), length)]
+            kept = part.kept() if window < FULL else part.keys_and_values()
+            wrong += (window < FULL and not part.reaches(length)) or part.offset != length
+            wrong += kept[0].flatten().tolist()[len(own) * -1 or 999 :] != own
         elif live:
-            found = feed(rows, live)
-            for one, seen in zip(live, found, strict=True):
-                one[1], one[3] = one[1] + 1, 1
-                assert seen == [10_000 * one[0] + position for position in range(max(one[1] - WINDOW, 0), one[1])]
+            parts = [(chance.choice([1, 1, 2, 3]), chance.choice([0, 0, 1, 4])) for _ in live]
+            if len(live) > 1 and chance.random() < 0.2:
+                parts[0] = (0, 0)  # it still drafts
+            for one, (kept, _), seen in zip(live, parts, feed(rows, live, parts), strict=True):
+                ends = range(one[1] + 1, one[1] + kept + 1)
+                wrong += seen != [[10_000 * one[0] + at for at in range(max(end - window, 0), end)] for end in ends]
+                one[1], one[3] = one[1] + kept, kept
     assert came > 3
+    return wrong
+
+
+FULL = 1 << 20
+
+
+def gappy(monkeypatch, window, most_gaps):
+    monkeypatch.setattr(rows_, "MOST_GAPS", most_gaps)
+    return Rows([WindowKVCache(window) if window < FULL else KVCache()])
+
+
+@pytest.mark.parametrize("most_gaps", [6, 1000])
+@pytest.mark.parametrize("window", [WINDOW, FULL])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_row_attends_to_its_own_and_takes_it_along_whoever_comes_and_goes(monkeypatch, seed, window, most_gaps):
+    """Whatever was drafted and taken back, and wherever the gaps that this left are closed."""
+    assert not hidden(gappy(monkeypatch, window, most_gaps), [], random.Random(seed), window)
+
+
+@pytest.mark.parametrize(
+    ("owner", "method", "broken"),
+    [
+        (rows_.Columns, "take_back", lambda columns, row, count: None),
+        (rows_.Columns, "cut", lambda columns: CUT(columns) * 0),
+        (rows_.KeyValueRows, "close_up", lambda part: None),
+        (rows_.KeyValueRows, "_order", lambda part: mx.arange(part._end)[None] + mx.zeros((3, 1), mx.int32)),
+    ],
+)
+def test_a_mistaken_gap_is_found(monkeypatch, owner, method, broken):
+    """Negative controls."""
+    monkeypatch.setattr(owner, method, broken)
+    wrong = 0
+    for window in (WINDOW, FULL):
+        try:
+            wrong += hidden(gappy(monkeypatch, window, 6), [], random.Random(1), window)
+        except (ValueError, IndexError, AssertionError):
+            wrong += 1
+    assert wrong
+
+
+CUT = rows_.Columns.cut
 
 
 def test_full_caches_are_masked_where_only_the_layers_own_window_hides():
