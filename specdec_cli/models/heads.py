@@ -128,6 +128,7 @@ FOREIGN = {
     "DeepSeek V4": re.compile(r"(^|\.)mtp\..*\be_proj\."),
     "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
     "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
+    "assistant": re.compile(r"^(?:pre|post)_projection\."),
     "Medusa": re.compile(r"^\d+\.0\.linear\.weight$|^lm_heads\.\d+\."),
 }
 
@@ -193,13 +194,15 @@ class HeadFiles:
 
     def of_other_target(self, target: Checkpoint) -> Refused | None:
         """The refusal of a head that was made for a target of another shape, by both configurations."""
+        if refusal := self.of_other_size(target.whole("hidden_size", 0)):
+            return refusal
         own = Checkpoint(self.name, target.folder, self.config, ()).text_config
         for key in self.family.same:
             mine, its = own.get(key), target.text_config.get(key, target.config.get(key))
             if mine is not None and its is not None and mine != its:
                 what = f"{self.title} was trained with a {key} of {mine}, and {target.name} has {its}"
                 return Refused(what, ITS_TARGET)
-        return self.of_other_size(target.whole("hidden_size", 0))
+        return None
 
     @property
     def scores(self) -> bool:

@@ -61,15 +61,6 @@ class SharedNoise(Rejection):
         return DraftToken(draw(log_q, noise[None]), log_q)
 
 
-class ClaimedCut(Rejection):
-    """Draws from all tokens, and claims that those of the least score were never drawn from, as masks do."""
-
-    def choose(self, logits, position, ahead):
-        drawn = super().choose(logits, position, ahead)
-        cut = mx.where(drawn.log_q > drawn.log_q.min() + 1e-4, drawn.log_q, -mx.inf)
-        return DraftToken(drawn.token, cut - mx.logsumexp(cut, axis=-1, keepdims=True))
-
-
 class RepeatedNoise(Rejection):
     """Every draft token is drawn with the same noise."""
 

@@ -1,18 +1,33 @@
 """A tiny Gemma 4 target and its assistant, from folders as the product reads them, or one that agrees."""
 
-from dataclasses import asdict
+from copy import deepcopy
+from dataclasses import asdict, replace
 from functools import partial
 
 import mlx.core as mx
+import numpy as np
 from mlx.utils import tree_flatten, tree_unflatten
 
-from conformance.architectures import draw_weight
-from fakes.raw_gemma import FULL, SIZE, SLIDING, assistant_config, assistant_tensors, target_config, target_tensors
+from conformance.architectures import architectures, draw_weight, tiny_network
+from fakes.chat import BYTES
+from fakes.counting import TEMPLATE
+from fakes.models import byte_tokenizer, write_tokenizer
+from fakes.raw_gemma import (
+    COMMON,
+    FULL,
+    SIZE,
+    SLIDING,
+    assistant_config,
+    assistant_tensors,
+    target_config,
+    target_tensors,
+)
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.heads.assistant import ASSISTANT_BUILD
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.engine.load import load
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.selftest import random_network, redraw
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import read_head
@@ -67,6 +82,22 @@ def hush(module, share):
     module.update(tree_unflatten([(name, share * value) for name, value in weights if name.endswith(ADDING)]))
 
 
+def config_over(text, clusters=0, best=0):
+    """The configuration of an assistant as wide as a target of the arguments `text`."""
+    own = {"layer_types": [SLIDING, FULL], "num_hidden_layers": 2, "hidden_size_per_layer_input": 0}
+    own |= {"use_double_wide_mlp": False, "enable_moe_block": False, "num_kv_shared_layers": 2}
+    return {
+        "model_type": "gemma4_assistant",
+        "dtype": "float32",
+        "backbone_hidden_size": text.hidden_size,
+        "use_ordered_embeddings": bool(clusters),
+        "num_centroids": clusters,
+        "centroid_intermediate_top_k": best,
+        "tie_word_embeddings": True,
+        "text_config": asdict(text) | own,
+    }
+
+
 def agreeing_assistant(target, share=0.5, clusters=0, best=0, seed=3):
     """A conversation's assistant, as wide as `target`, that says what the token before it makes likely.
 
@@ -78,15 +109,8 @@ def agreeing_assistant(target, share=0.5, clusters=0, best=0, seed=3):
     trunk = next(part for part in modules.values() if part.get("previous_kvs") is not None)
     text = trunk.config
     rows = next(part for path, part in modules.items() if path.endswith("lm_head")).weight
-    config = asdict(text) | {
-        "layer_types": [SLIDING, FULL],
-        "num_hidden_layers": 2,
-        "use_ordered_embeddings": bool(clusters),
-        "num_centroids": clusters,
-        "centroid_intermediate_top_k": best,
-    }
     size = text.hidden_size
-    module = ASSISTANT_BUILD.head(config | {"text_config": config}, True, size)
+    module = ASSISTANT_BUILD.head(config_over(text, clusters, best), True, size)
     order = mx.random.permutation(text.vocab_size, key=mx.random.key(seed)).astype(mx.int32)
     redraw(module, seed, partial(draw_weight, gain=1.0, noise=0.0))
     module.pre_projection.weight = mx.concatenate(
@@ -99,3 +123,24 @@ def agreeing_assistant(target, share=0.5, clusters=0, best=0, seed=3):
     hush(module, share)
     mx.eval(module.parameters())
     return CachedHead(Head(module, target.network, "assistant", recent=1))
+
+
+def agreeing_folders(root, clusters=37, best=12, share=0.5):
+    """(a target over bytes that the product can load, the folder of an assistant that agrees with it)."""
+    listed = architectures()["gemma4"]
+    text = dict(listed.config["text_config"]) | {"vocab_size": BYTES, "vocab_size_per_layer_input": BYTES}
+    text |= {"tie_word_embeddings": False, "rope_parameters": COMMON["rope_parameters"]}
+    config = dict(listed.config) | {"vocab_size": BYTES, "text_config": text, "eos_token_id": [2, 0]}
+    network = tiny_network(replace(listed, config=deepcopy(config)), 3)
+    trunk = network.language_model.model
+    trunk.embed_tokens.weight = 8 * trunk.embed_tokens.weight
+    target = CachedModel(network, "t")
+    module = agreeing_assistant(target, share, clusters, best).head.module
+    folders = root / "target", root / "assistant"
+    for folder, part, values in zip(
+        folders, (network, module), (config, config_over(trunk.config, clusters, best)), strict=True
+    ):
+        tensors = {name: np.array(value) for name, value in tree_flatten(part.parameters())}
+        write_checkpoint(folder, tensors, values | {"dtype": "float32"}, metadata={"format": "mlx"})
+    write_tokenizer(folders[0], byte_tokenizer(), chat_template=TEMPLATE)
+    return folders

@@ -8,7 +8,7 @@ from itertools import islice, zip_longest
 
 import pytest
 
-from fakes.broken_rules import ClaimedCut, SharedNoise, once_drafted, swapped
+from fakes.broken_rules import SharedNoise, once_drafted, swapped
 from fakes.chat import tokenizer_in
 from fakes.counting import counting_folder, counting_tensors
 from fakes.gemma import agreeing_assistant, small_gemma
@@ -181,16 +181,6 @@ BROKEN = {
         Sampling(1.0),
     ),
 }
-
-
-@pytest.mark.full
-@pytest.mark.timeout(1800)
-def test_tokens_outside_the_best_clusters_are_drawn_and_said_to_be():
-    """N = 1000 answers, hot enough for the others' one score to count; and the control, which claims a cut."""
-    how = Sampling(4.0), 1000, "assistant of clusters"
-    assert_engine_follows(lambda sampler: make_rule("token", sampler), *how)
-    with pytest.raises(AssertionError, match="odds"):
-        assert_engine_follows(lambda sampler: ClaimedCut("token", plan_token, draw_token, sampler), *how)
 
 
 @pytest.mark.full

@@ -49,7 +49,7 @@ class Centroids(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
     def __call__(self, states: mx.array, embedding: nn.Module) -> mx.array:
         """Scores [B, T, V] of `states` [B, T, d]."""
         clusters, (batch, tokens) = self.centroids(states), states.shape[:2]
-        chosen = mx.argpartition(clusters, kth=-self.best, axis=-1)[..., -self.best :]
+        chosen = mx.stop_gradient(mx.argpartition(clusters, kth=-self.best, axis=-1)[..., -self.best :])
         ids = self.token_ordering.reshape(clusters.shape[-1], -1)[chosen].reshape(batch, tokens, -1)
         scores = (states[..., None, :] @ embedding(ids).swapaxes(-1, -2)).squeeze(-2)
         others = mx.broadcast_to(scores.min(-1, keepdims=True) - 1, (batch, tokens, self.token_ordering.size))
@@ -108,6 +108,15 @@ class Assistant(HeadModule):
             states, _, _ = layer(states, rows.mask, rows, shared_kv=shared, offset=cache.position)
         scored = self.model.norm(states)
         return HeadPass(scored, self.post_projection(scored))
+
+    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int, shown: Any = None) -> list[mx.array]:
+        """As `MtpHead.guesses`; all steps see what is `shown`, and stand where the first one does."""
+        found = list[mx.array]()
+        for s in range(steps):
+            step = self(mx.roll(embedded, -s, 1), hidden, shown)
+            found.append(step.scored)
+            hidden = step.carried
+        return found
 
 
 class AssistantBuild:

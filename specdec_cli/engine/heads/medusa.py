@@ -53,7 +53,7 @@ class MedusaHeads(HeadModule):
         """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, K, D]: all."""
         return mx.concatenate([block(step.carried) for block in self.blocks[:k]], axis=1)
 
-    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
+    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int, shown: Any = None) -> list[mx.array]:
         """As `MtpHead.guesses`."""
         return [block(hidden) for block in self.blocks[:steps]]
 

@@ -114,7 +114,7 @@ class MtpHead(HeadModule):
         """An empty one, of all positions or of the last `recent` ones."""
         return KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
 
-    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
+    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int, shown: Any = None) -> list[mx.array]:
         """What the output head scores in step s, from 1 to `steps`, each [B, T, D]: row p guesses token p + 1 + s.
 
         Teacher forced, as it is used: step s reads the text's token p + s (`embedded` [B, T, D] begins with token 1)
