@@ -84,6 +84,7 @@ class Assistant(HeadModule):
         self.pre_projection = nn.Linear(2 * width, args.hidden_size, bias=False)
         self.post_projection = nn.Linear(args.hidden_size, width, bias=False)
         self.masked_embedding = centroids
+        self.depth = args.num_hidden_layers
         self._scale = width**0.5
 
     @property

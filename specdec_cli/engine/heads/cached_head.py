@@ -81,7 +81,6 @@ def output_head_for(target: Network, name: str) -> OutputHead:
 class CachedHead:
     """One conversation's cache over a head."""
 
-    layers = 1
     context_limit: int | None = None
 
     def __init__(self, head: Head) -> None:
@@ -112,6 +111,11 @@ class CachedHead:
     def most(self) -> int:
         """Tokens that it can draft at once."""
         return self.head.module.most
+
+    @property
+    def layers(self) -> int:
+        """Layers of a step, for what starting them costs."""
+        return self.head.module.depth
 
     @property
     def shown(self) -> bool:

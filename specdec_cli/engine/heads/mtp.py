@@ -62,10 +62,11 @@ class HeadModule(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
 
     Besides, each has `kind`, that of its drafter, `most`, the tokens of a draft, and `output`, which scores in place of
     the target's output head, or None. `shown`: it attends to the target's own keys and values, which come in place of
-    a cache.
+    a cache. A step has `depth` layers.
     """
 
     shown = False
+    depth = 1
 
     @property
     def shares(self) -> Mapping[str, float]:
