@@ -555,8 +555,8 @@ FAULTS = (
     Fault(
         "an assistant sees one position beyond the window",
         "engine/cache/shown.py",
-        "before = part.max_size - 1",
-        "before = part.max_size",
+        "part.max_size - 1",
+        "part.max_size",
         "unit/engine/heads/test_assistant.py::test_every_proposal_is_mlx_vlms",
     ),
     Fault(

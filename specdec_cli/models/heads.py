@@ -196,7 +196,8 @@ class HeadFiles:
         """The refusal of a head that was made for a target of another shape, by both configurations."""
         if refusal := self.of_other_size(target.whole("hidden_size", 0)):
             return refusal
-        own = Checkpoint(self.name, target.folder, self.config, ()).text_config
+        nested = self.config.get("text_config")
+        own = nested if isinstance(nested, Mapping) else self.config
         for key in self.family.same:
             mine, its = own.get(key), target.text_config.get(key, target.config.get(key))
             if mine is not None and its is not None and mine != its:
@@ -212,9 +213,9 @@ class HeadFiles:
     @property
     def gathered_bytes(self) -> int:
         """Bytes of its output head that a step does not read, where it scores the best clusters of tokens alone."""
-        if not (self.scores and self.config.get("use_ordered_embeddings")):
+        best, clusters = map(self.config.get, CLUSTERS)
+        if not (self.config.get("use_ordered_embeddings") and type(best) is int and type(clusters) is int):
             return 0
-        best, clusters = (int(self.config.get(key, 0)) for key in CLUSTERS)
         size = self.tensors[self.family.output].size_bytes
         return size - size * min(best, clusters) // max(clusters, 1)
 

@@ -90,12 +90,10 @@ def shown(layers: Sequence[Any], owned: Mapping[str, int], length: int, queries:
 
 def _rows(part: Any, first: int, end: int) -> Rows:
     """Of `part` what queries at `first` to `end` see, which is what lies before them."""
+    keys, values, origin, before = part.keys, part.values, 0, end
     if isinstance(part, WindowKVCache):
         keys, values = part.kept()
-        before = part.max_size - 1
-    else:
-        keys, values, before = part.keys, part.values, end
-    origin = part.offset - keys.shape[2] if isinstance(part, WindowKVCache) else 0
+        origin, before = part.offset - keys.shape[2], part.max_size - 1
     begin = max(first - before, origin)
     keys, values = (tree_map(lambda rows: rows[..., begin - origin : end - origin, :], one) for one in (keys, values))
     mask = None

@@ -168,6 +168,7 @@ REFUSED = {
         "does not name each of 259 tokens once",
         "download it again",
     ),
+    "whose clusters are no number": (said(num_centroids="many"), 3, "cannot be built", "its config.json lacks"),
     "whose clusters do not divide its tokens": (
         said(num_centroids=36),
         3,

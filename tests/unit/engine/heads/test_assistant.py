@@ -10,7 +10,7 @@ import pytest
 
 from fakes import gemma
 from fakes.gemma import agreeing_assistant, cached_assistant, gemma_target, small_gemma
-from fakes.raw_gemma import VOCABULARY, WINDOW
+from fakes.raw_gemma import VOCABULARY, WINDOW, assistant_tensors
 from specdec_cli.engine.cache import shown as cache_shown
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import HeadDrafter
@@ -119,6 +119,24 @@ def test_keys_in_a_few_bits_are_read_as_they_are_packed(tmp_path):
     rounds = list(proposals("unified", target, head))
     same = sum(draft == round["draft"] for draft, round in rounds)
     assert len(rounds) / 2 < same < len(rounds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_assistant_in_a_few_bits_guesses_nearly_as_the_exact_one(kind, tmp_path):
+    """8 bits in groups of 32, embedding and clusters too."""
+    stored = {}
+    for name, value in assistant_tensors(kind).items():
+        if value.ndim < 2 or value.shape[-1] % 32:
+            stored[name] = value
+            continue
+        ends = ("weight", "scales", "biases")
+        packed = (np.array(part) for part in mx.quantize(mx.array(value), group_size=32, bits=8))
+        stored |= {name.removesuffix("weight") + end: part for end, part in zip(ends, packed, strict=True)}
+    target = gemma_target(tmp_path, kind)
+    head = cached_assistant(tmp_path, target, kind, tensors=stored)
+    assert head.head.module.model.embed_tokens.bits == 8
+    rounds = list(proposals(kind, target, head))
+    assert sum(draft == round["draft"] for draft, round in rounds) > len(rounds) / 2
 
 
 def test_a_head_of_clusters_gives_all_other_tokens_one_score(tmp_path):
