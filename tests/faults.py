@@ -565,6 +565,28 @@ FAULTS = (
         "    if attempt <= 1:\n",
         "unit/engine/sampling/test_noise.py::test_each_further_answer_of_a_seed_has_a_seed_of_its_own",
     ),
+    # An assistant, and what it sees of the target.
+    Fault(
+        "an assistant sees one position beyond the window",
+        "engine/cache/shown.py",
+        "part.max_size - 1",
+        "part.max_size",
+        "unit/engine/heads/test_assistant.py::test_every_proposal_is_mlx_vlms",
+    ),
+    Fault(
+        "an assistant's later steps stand further on",
+        "engine/heads/assistant.py",
+        "offset=cache.position)",
+        "offset=cache.position + step)",
+        "unit/engine/heads/test_assistant.py::test_every_proposal_is_mlx_vlms",
+    ),
+    Fault(
+        "an assistant sees the keys of rejected tokens",
+        "engine/drafters/stepwise.py",
+        "self._target.shown(len(context) - 1)",
+        "self._target.shown(self._target.length)",
+        "unit/engine/heads/test_assistant.py::test_every_proposal_is_mlx_vlms",
+    ),
     # What was read, on disk.
     Fault(
         "an entry of other KV bits",

@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, MODEL, RULES, TRAINED, rule_names
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, HEADS, MODEL, RULES, TRAINED, rule_names
 from specdec_cli.core.request import BOUNDS, DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
 from specdec_cli.core.template import THINK_WORDS
 from specdec_cli.session.conversation import OVERFLOWS
@@ -21,6 +21,11 @@ PREFIX = "SPECDEC_"
 CLIENTS = ("codex", "claude", "opencode", "qwen-code", "continue", "zed", "aider", "llm")
 CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
 DOCUMENTS = Path(__file__).parents[1] / "docs"
+
+
+def named(drafters: Iterable[str]) -> str:
+    """Names of `drafters` in a line: the kinds of heads, which the pair's draft brings, are one."""
+    return f"{', '.join(name for name in drafters if name not in HEADS)}, or a head"
 
 
 def documents() -> dict[str, Path]:
@@ -268,10 +273,10 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             default=f"the pair's, else {DEFAULT_K}", of="audit", name="k"),
         Row("-k, --num-draft-tokens LIST", "Draft lengths to try",
             more=f"Numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.", of="bench", name="k"),
-        Row("--drafter NAME", f"One of {', '.join(DRAFTERS)}", "DRAFTER",
+        Row("--drafter NAME", f"One of {named(DRAFTERS)}", "DRAFTER",
             "; ".join(f"{kind.name}: {kind.about}" for kind in DRAFTERS.values()) + ".", DEFAULT_DRAFTER,
             complete=complete_from(DRAFTERS)),
-        Row("--drafter NAME", f"Any of {', '.join(CONTENDERS)}", more="Repeatable.", default=MODEL.name,
+        Row("--drafter NAME", f"Any of {named(CONTENDERS)}", more="Repeatable.", default=MODEL.name,
             complete=complete_from(CONTENDERS), name="drafters"),
         Row("--rule NAME", "How a draft is accepted", "RULE",
             f"Above temperature 0: {', '.join(RULES)}; auto is coupled under --seed, else block.", rare=True,

@@ -90,6 +90,8 @@ MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_network", fr
                   NONE.name, learns=True, about="the target's own head")
 MEDUSA = DrafterKind("medusa", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
                      NONE.name, learns=True, about="Medusa heads of the target")
+ASSISTANT = DrafterKind("gemma4_assistant", "specdec_cli.engine.drafters.stepwise:make_network",
+                        frozenset({Need.TARGET_HIDDEN}), NONE.name, learns=True, about="Gemma 4's assistant")
 AUTO = DrafterKind("auto", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, LOOKUP.name, mixed=True,
                    looks_up=True, about="the better of both")
 # fmt: on
@@ -98,8 +100,8 @@ FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
 # Lookups in what the caller predicted; part of every drafter that looks up.
 PREDICTED = DrafterKind("prediction", "", about="what was predicted")
 # What `--drafter` takes, every kind that rounds may name included; and the kinds of heads among them.
-DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, MEDUSA, NONE)}
-HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP, MEDUSA)}
+DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, MEDUSA, ASSISTANT, NONE)}
+HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP, MEDUSA, ASSISTANT)}
 # Who drafts where neither the request nor the pair says.
 DEFAULT_DRAFTER = AUTO.name
 

@@ -70,7 +70,7 @@ class OutputHead:
     """How one network turns its last hidden state into logits.
 
     `module` scores the vocabulary by its `method`: `as_linear` where it is the embedding as well. `embedding` turns
-    tokens into vectors, None if it was not found.
+    tokens into vectors, None if it was not found. `cap`: logits are cap · tanh(score / cap), as Gemma's; None: scores.
     """
 
     module: nn.Module = field(repr=False)
@@ -78,6 +78,7 @@ class OutputHead:
     vocab_size: int
     hidden_size: int
     embedding: nn.Module | None = field(repr=False)
+    cap: float | None = None
 
     @property
     def nbytes(self) -> int:
@@ -85,13 +86,13 @@ class OutputHead:
         return sum(value.nbytes for _, value in tree_flatten(self.module.parameters()))
 
     def scored_by(self, output: nn.Module | None) -> OutputHead:
-        """The same with `output` [D -> V or more] in place of the network's own head; None: as it is."""
-        return self if output is None else replace(self, module=output, method="__call__")
+        """The same with `output` [D -> V or more] in place of the network's own head, uncapped; None: as it is."""
+        return self if output is None else replace(self, module=output, method="__call__", cap=None)
 
     def logits(self, hidden: mx.array) -> mx.array:
         """Logits [T, V] of what the head would read, `hidden` [T, D]. Not seen by those who watch the network."""
         scores: mx.array = unhooked(self.module, self.method)(hidden[None])[0, :, : self.vocab_size]
-        return scores
+        return scores if self.cap is None else mx.tanh(scores / self.cap) * self.cap
 
     def embed(self, tokens: mx.array) -> mx.array:
         """The target's embeddings [T, D] of `tokens` [T]."""
@@ -102,10 +103,10 @@ class OutputHead:
 def find_output_head(network: nn.Module, name: str) -> OutputHead:
     """The output head of `network`, whose `name` is for messages: `lm_head`, or the embedding where they are one.
 
-    Raises: Refused where its output are not the logits, as where a network scales or caps them; no family with known
-    heads does.
+    Raises: Refused where its output, capped where the network says so, are not the logits, as where one scales them.
     """
     modules = {path.rpartition(".")[2]: module for path, module in network.named_modules()}
+    caps = [vars(module).get("final_logit_softcapping") for module in network.modules()]
     embedding, tokens = modules.get("embed_tokens"), mx.arange(1, 1 + TRIED_TOKENS)[None]
     for module, method in ((modules.get("lm_head"), "__call__"), (embedding, "as_linear")):
         read: list[mx.array] = []
@@ -122,8 +123,9 @@ def find_output_head(network: nn.Module, name: str) -> OutputHead:
             logits = network(tokens, cache=make_prompt_cache(network))[0]
         if read:
             head = OutputHead(module, method, logits.shape[-1], read[-1].shape[-1], embedding)
-            if same(head.logits(read[-1][0]), logits):
-                return head
+            for cap in (None, *filter(None, caps)):
+                if same(replace(head, cap=cap).logits(read[-1][0]), logits):
+                    return replace(head, cap=cap)
     raise Refused(
         f"{name}: its logits are not the output of one head",
         "heads need a model whose output head is a module; use a draft model or --drafter ngram",

@@ -28,6 +28,7 @@ from specdec_cli.core.request import MAX_ROWS, MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
+from specdec_cli.engine.cache.shown import Shown, owners, shown
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.experts import bytes_read, expert_shares
@@ -133,6 +134,8 @@ class Network:
         learned = (module for path, module in network.named_modules() if path.endswith("wpe"))
         self.positions: int | None = next((module.weight.shape[0] for module in learned), None)
         self.hidden = HiddenStates(network, name)
+        # By kind of attention, whose cache the last layer of that kind reads.
+        self.owners = owners(network)
         # What is chosen by its values: in a group of ranks, rank 0's choice (`engine.group`).
         self.agreed: Agreed = own
         self._reread = reread
@@ -437,6 +440,10 @@ class CachedModel:
     def trims(self) -> bool:
         """Whether all caches can be trimmed back to any length, so that a prompt may be read in any pieces."""
         return not self._caches.needs_snapshots
+
+    def shown(self, length: int, queries: int = 1) -> Shown:
+        """The keys and values of the positions before `length`, for as many `queries` that stand up to it; lazy."""
+        return shown(self._caches.layers, self.network.owners, length - self.origin, queries)
 
     def catch_up(self, context: Sequence[int]) -> None:
         """Hold all but the last token of `context`."""

@@ -26,11 +26,13 @@ from mlx_lm.models.cache import make_prompt_cache
 from mlx_lm.tuner.utils import linear_to_lora_layers
 
 from specdec_cli.core.errors import Refused, untrusted
+from specdec_cli.engine.cache.rollback import Caches
+from specdec_cli.engine.cache.shown import Shown, shown
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import HeadNetwork, load_head
 from specdec_cli.engine.heads.medusa import MedusaHeads
 from specdec_cli.engine.load import load_network
-from specdec_cli.engine.model import HEADS, CachedModel
+from specdec_cli.engine.model import HEADS, CachedModel, Network
 from specdec_cli.models.checkpoint import ADAPTER, Checkpoint
 from specdec_cli.models.heads import HeadFiles
 
@@ -128,14 +130,25 @@ def best_guesses(
     if isinstance(draft, CachedModel):
         rows = draft.network.module(draft.ids(ids)[None])[0]
     else:
-        head = draft.head
-        target.network.module(target.ids(ids)[None])
+        head, told = draft.head, target.ids(ids)[None]
+        seen = None
+        if head.module.shown:
+            seen = shown_of(target.network, told)
+        else:
+            target.network.module(told)
         hidden = cast(mx.array, target.network.hidden.take())
-        step = head.module(head.output_head.embed(target.ids(ids[1:]))[None], hidden[:, :-1])
+        step = head.module(head.output_head.embed(told[0, 1:])[None], hidden[:, :-1], seen)
         rows = draft.logits(step.scored)
         rows = mx.concatenate([mx.zeros_like(rows[:1]), rows])
     best = mx.argpartition(-rows, kth=count - 1, axis=-1)[:, :count]
     return cast(list[list[int]], best.tolist())
+
+
+def shown_of(target: Network, ids: mx.array) -> Shown:
+    """What heads see of `target` before each of `ids` [B, T] but the first, in a pass over all."""
+    caches = Caches(target.module)
+    target.module(ids, cache=caches.layers)
+    return shown(caches.layers, target.owners, ids.shape[1] - 1, ids.shape[1] - 1)
 
 
 def divergence(logits: mx.array, lesson: Lesson) -> mx.array:
@@ -313,7 +326,9 @@ class HeadStudent(Student):
         head = self._target.network.hidden.output_head.scored_by(self.network.output)
         batch, last = lesson.ids.shape[0], lesson.ids.shape[1] - 1
         embedded = head.embed(lesson.ids[:, 1:].reshape(-1)).reshape(batch, last, -1)
-        scored = self.network.guesses(embedded.astype(mx.float32), states.astype(mx.float32), len(self._weights))
+        seen = shown_of(self._target.network, lesson.ids) if self.network.shown else None
+        self._target.network.hidden.take()
+        scored = self.network.guesses(embedded.astype(mx.float32), states.astype(mx.float32), len(self._weights), seen)
         for s, rows in enumerate(scored, 1):
             chosen = rows[:, last - s - spoken : last - s].astype(states.dtype)
             yield head.logits(chosen.reshape(batch * spoken, -1)).reshape(batch, spoken, -1)
@@ -342,7 +357,9 @@ class HeadStudent(Student):
     def save(self, folder: Path) -> None:
         """As a folder that holds a head alone, in the number type of the target's states."""
         dtype = getattr(mx, self._target.dtype)
-        weights = {name: value.astype(dtype) for name, value in tree_flatten(self.network.parameters())}
+        weights = dict(tree_flatten(self.network.parameters()))
+        floats = {name: value for name, value in weights.items() if mx.issubdtype(value.dtype, mx.floating)}
+        weights |= {name: value.astype(dtype) for name, value in floats.items()}
         save_arrays(folder / "model.safetensors", weights, {"format": "mlx"})
         _write_json(folder / "config.json", {**self._config, "dtype": self._target.dtype})
 

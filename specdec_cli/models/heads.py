@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from specdec_cli.core.errors import NotAvailable, Refused
-from specdec_cli.core.kinds import MEDUSA, MTP
+from specdec_cli.core.kinds import ASSISTANT, MEDUSA, MTP
 from specdec_cli.core.safetensors import Header, Stored, read_header
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json, sidecar_kind
 
@@ -24,6 +24,7 @@ from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json
 QWEN_PARTS = ("norm.weight", "fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight")
 PREFIX = re.compile(r"^(?:language_model\.|model\.)*mtp\.")
 OTHERWISE = "use a small language model of the target's family as draft instead"
+ITS_TARGET = "a head drafts only for the target it was trained with"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class HeadFamily:
     `kind` is that of its drafter. `layer` matches the beginning of its tensors' names, up to `mark` in at least one of
     them. `parts` are tensors that every such head has, the last one of as many rows as the target's states are wide.
     `names` are its own words for the parts of a head; other tensors belong to its decoder layer. `copies` repeat what
-    the target has, so they are not read.
+    the target has, so they are not read. `output` has a row for each token that an output head of its own scores.
+    `same` are values that its configuration and its target's have in common; `hint` is for one that does not agree.
     """
 
     name: str
@@ -46,6 +48,9 @@ class HeadFamily:
     kind: str = MTP.name
     label: str = "MTP head"
     parts: tuple[str, ...] = QWEN_PARTS
+    output: str = "output.weight"
+    same: tuple[str, ...] = ()
+    hint: str = "use the head that was trained with this target, or --drafter ngram"
 
     def own_names(self, names: Iterable[str], source: str) -> dict[str, str]:
         """A head's name -> the name that it has among `names`, those of the tensors of `source`.
@@ -81,6 +86,20 @@ MEDUSA_FAMILY = HeadFamily(
     label="Medusa head",
     parts=("blocks.0.layers.0.weight",),
 )
+ASSISTANT_FAMILY = HeadFamily(
+    "Gemma 4",
+    "specdec_cli.engine.heads.assistant:ASSISTANT_BUILD",
+    frozenset({"gemma4_assistant", "gemma4_unified_assistant"}),
+    copies=frozenset({"lm_head.weight"}),
+    kind=ASSISTANT.name,
+    label="assistant",
+    parts=("model.embed_tokens.weight", "model.norm.weight", "pre_projection.weight", "post_projection.weight"),
+    output="model.embed_tokens.weight",
+    same=("vocab_size", "sliding_window", "head_dim", "global_head_dim"),
+    hint="use the assistant of this very target, of a QAT target its QAT assistant, or --drafter ngram",
+)
+# Gathered a cluster at a time where its configuration says how many are scored.
+CLUSTERS = ("centroid_intermediate_top_k", "num_centroids")
 QWEN = HeadFamily("Qwen3-Next to 3.8", f"{_MTP}:QWEN_BUILD")
 OWN = ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
 NEXTN = dict(zip(("eh_proj", "enorm", "hnorm", "shared_head.norm"), OWN, strict=True))
@@ -109,6 +128,7 @@ FOREIGN = {
     "DeepSeek V4": re.compile(r"(^|\.)mtp\..*\be_proj\."),
     "MiMo": re.compile(r"mtp_layers\.\d+\.|(^|\.)mtp\..*\binput_proj\."),
     "Nemotron-H": re.compile(r"(^|\.)mtp\..*\bmixer\."),
+    "assistant": re.compile(r"^(?:pre|post)_projection\."),
     "Medusa": re.compile(r"^\d+\.0\.linear\.weight$|^lm_heads\.\d+\."),
 }
 
@@ -119,7 +139,6 @@ BLOCK = re.compile(r"blocks\.\d+\.layers\.\d+\.weight")
 PICKLE = re.compile(r"medusa_lm_head\.(pt|bin|pth)")
 # Configuration keys that announce heads, with their number.
 ANNOUNCING = ("mtp_num_hidden_layers", "num_nextn_predict_layers")
-OUTPUT = "output.weight"
 QUANTIZED = (".scales", ".biases")
 FLOATS = ("F32", "F16", "BF16")
 # The embedding of a whole model. A head's own copy of it lies below its layer.
@@ -147,8 +166,8 @@ class HeadFiles:
     recent: int | None = None
 
     def reading(self, recent: int | None) -> HeadFiles:
-        """The same, reading the last `recent` tokens of a context; Medusa heads read one state in any case."""
-        return self if self.family is MEDUSA_FAMILY else replace(self, recent=recent)
+        """The same, reading the last `recent` tokens of a context; those that read one state do so in any case."""
+        return self if self.recent == 1 else replace(self, recent=recent)
 
     @property
     def title(self) -> str:
@@ -171,23 +190,39 @@ class HeadFiles:
         rows = self.tensors[self.family.parts[-1]].shape
         if rows[0] == hidden_size:
             return None
-        return Refused(
-            f"{self.title} reads states of {list(rows)}, and the target's have {hidden_size}",
-            "a head drafts only for the target it was trained with",
-        )
+        return Refused(f"{self.title} reads states of {list(rows)}, and the target's have {hidden_size}", ITS_TARGET)
+
+    def of_other_target(self, target: Checkpoint) -> Refused | None:
+        """The refusal of a head that was made for a target of another shape, by both configurations."""
+        if refusal := self.of_other_size(target.whole("hidden_size", 0)):
+            return refusal
+        nested = self.config.get("text_config")
+        own = nested if isinstance(nested, Mapping) else self.config
+        for key in self.family.same:
+            mine, its = own.get(key), target.text_config.get(key, target.config.get(key))
+            if mine is not None and its is not None and mine != its:
+                what = f"{self.title} was trained with a {key} of {mine}, and {target.name} has {its}"
+                return Refused(what, ITS_TARGET)
+        return None
 
     @property
     def scores(self) -> bool:
         """Whether it has an output head of its own."""
-        return OUTPUT in self.tensors
+        return self.family.output in self.tensors
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Bytes of its output head that a step does not read, where it scores the best clusters of tokens alone."""
+        best, clusters = map(self.config.get, CLUSTERS)
+        if not (self.config.get("use_ordered_embeddings") and type(best) is int and type(clusters) is int):
+            return 0
+        size = self.tensors[self.family.output].size_bytes
+        return size - size * min(best, clusters) // max(clusters, 1)
 
     def require_outputs(self, vocab_size: int) -> None:
         """Raises: Refused for an output head of its own that has no score for some of the target's tokens."""
-        if self.scores and (rows := self.tensors[OUTPUT].shape[0]) < vocab_size:
-            raise Refused(
-                f"{self.title} scores {rows} tokens, but its target has {vocab_size}",
-                "a head drafts only for the target it was trained with",
-            )
+        if self.scores and (rows := self.tensors[self.family.output].shape[0]) < vocab_size:
+            raise Refused(f"{self.title} scores {rows} tokens, but its target has {vocab_size}", ITS_TARGET)
 
     def cache_bytes(self, tokens: int) -> int:
         """Bytes of keys and values of so many tokens."""
@@ -220,6 +255,11 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
         return HeadFiles(
             checkpoint.name, names, checkpoint.config, False, checkpoint.declared_dtype, MEDUSA_FAMILY, recent=1
         )
+    if checkpoint.model_type in ASSISTANT_FAMILY.model_types:
+        own = {name: stored for name, stored in names.items() if name not in ASSISTANT_FAMILY.copies}
+        head = HeadFiles(checkpoint.name, own, checkpoint.config, False, checkpoint.declared_dtype, ASSISTANT_FAMILY, 1)
+        _require_readable(head)
+        return head
     prefixed = {PREFIX.sub("", name): stored for name, stored in names.items() if PREFIX.match(name)}
     tensors, family = prefixed or _bare(headers), QWEN
     shift = _is_zero_centred(headers, bool(prefixed))
@@ -234,8 +274,9 @@ def head_in(checkpoint: Checkpoint, headers: Mapping[Path, Header]) -> HeadFiles
             _refuse_unknown(checkpoint, names, tensors, len(headers))
             return None
         tensors = {own: names[name] for own, name in parts.items()}
-    _require_readable(checkpoint.name, tensors)
-    return HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, checkpoint.declared_dtype, family=family)
+    head = HeadFiles(checkpoint.name, tensors, checkpoint.text_config, shift, checkpoint.declared_dtype, family=family)
+    _require_readable(head)
+    return head
 
 
 def read_head(folder: Path, name: str) -> HeadFiles:
@@ -255,7 +296,9 @@ def is_for_a_head(folder: Path, name: str) -> bool:
 
     Raises: NotAvailable if it has no configuration that can be read; Refused for Medusa heads in a pickle.
     """
-    return is_head_only(folder) or sidecar_kind(read_json(folder / "config.json", name)) in ("MTP", "Medusa")
+    config = read_json(folder / "config.json", name)
+    known = sidecar_kind(config) in ("MTP", "Medusa") or config.get("model_type") in ASSISTANT_FAMILY.model_types
+    return known or is_head_only(folder)
 
 
 def is_head_only(folder: Path) -> bool:
@@ -267,6 +310,8 @@ def is_head_only(folder: Path) -> bool:
         names = [name for path in head_files(folder) for name in read_header(path).tensors]
     except NotAvailable:
         return False
+    if set(ASSISTANT_FAMILY.parts) <= set(names):
+        return True
     bare = any(name in QWEN_PARTS[2:] or BLOCK.fullmatch(name) for name in names)
     own = bare or any(family.layer_of(name) for name in names for family in FAMILIES)
     foreign = any(kind.search(name) for kind in FOREIGN.values() for name in names)
@@ -329,18 +374,19 @@ def _refuse_unknown(checkpoint: Checkpoint, names: Iterable[str], tensors: Mappi
             )
 
 
-def _require_readable(name: str, tensors: Mapping[str, Stored]) -> None:
+def _require_readable(head: HeadFiles) -> None:
     """Raises: NotAvailable for missing tensors, and for FP8 and other number types that are not read."""
-    missing = [tensor for tensor in QWEN_PARTS if tensor not in tensors]
+    tensors = head.tensors
+    missing = [tensor for tensor in head.family.parts if tensor not in tensors]
     if missing:
-        raise NotAvailable(
-            f"the MTP head of {name} lacks {missing[0]}, and has {len(tensors)} other tensors", "download it again"
-        )
+        has = f"and has {len(tensors)} other tensors"
+        raise NotAvailable(f"{head.title} lacks {missing[0]}, {has}", "download it again")
     for tensor, stored in tensors.items():
         scaled = any(tensor.removesuffix(".weight") + end in tensors for end in QUANTIZED)
         packed = scaled or tensor.endswith(QUANTIZED)
-        if stored.dtype not in FLOATS and not (packed and stored.dtype in ("U32", "U8")):
+        ids = tensor.endswith(".token_ordering") and stored.dtype in ("I32", "I64")
+        if stored.dtype not in FLOATS and not ids and not (packed and stored.dtype in ("U32", "U8")):
             raise NotAvailable(
-                f"the MTP head of {name} stores {stored.name} as {stored.dtype}, which specdec does not read",
+                f"{head.title} stores {stored.name} as {stored.dtype}, which specdec does not read",
                 "use a head in 16 bits, or one that was quantized with MLX",
             )

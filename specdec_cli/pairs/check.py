@@ -53,7 +53,7 @@ def find_obstacles(files: PairFiles, kv_bits: int | None = None, machines: int =
         empty_model(checkpoint, kv_bits, machines if checkpoint is target else 1)
         if drafts and (refusal := unverifiable(checkpoint)):
             yield refusal
-    if files.head and (refusal := files.head.of_other_size(target.whole("hidden_size", 0))):
+    if files.head and (refusal := files.head.of_other_target(target)):
         yield refusal
     if files.vocab is not None and files.vocab.status == "incompatible":
         yield files.vocab.refusal(*(checkpoint.name for checkpoint in files.checkpoints))
@@ -115,7 +115,7 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     # Of its own experts it reads as many as the target does.
     experts = sum(stored.size_bytes for name, stored in head.tensors.items() if EXPERTS.search(name))
     unread = experts * target.unread_bytes / (target.unread_bytes + target.expert_bytes or 1)
-    return head.loaded_bytes - round(unread) + rows * target.bits // 8
+    return head.loaded_bytes - head.gathered_bytes - round(unread) + rows * target.bits // 8
 
 
 def _strays(files: PairFiles) -> Iterator[str]:

@@ -104,7 +104,7 @@ def load_agreeing_head(
 
     module, found = load_agreeing(files, target, own_texts(target, asked(), stops), on_share)
     files.require_outputs(output_head.vocab_size)
-    found.require(files.title, target.name)
+    found.require(files, target.name)
     return CachedHead(Head(module, target.network, files.name, found, files.recent))
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.chat import networks, tokenizer_in
+from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target, trained_medusa
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.request import Request
@@ -20,12 +21,15 @@ from specdec_cli.session.slot import Slot
 PROMPT = [(7 * i * i + i) % 97 + 3 for i in range(LEAST_TOKENS + 60)]
 NEXT = [(5 * i) % 97 + 3 for i in range(23)]
 KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5", "recurrent and window": "recurrent_gemma"}
-HEADS = ("head", "bounded head", "medusa")
-SLOW = ("window", "recurrent and window", "bounded head", "medusa")
+HEADS = ("head", "bounded head", "medusa", "assistant")
+SLOW = ("window", "recurrent and window", "bounded head", "medusa", "assistant")
 EVERY = [*KINDS, "quantized", "draft of the end", "alone", *HEADS]
 
 
 def slot_of(kind):
+    if kind == "assistant":
+        target = tiny_target("gemma4_text")
+        return Slot(target, agreeing_assistant(target))
     if kind in HEADS:
         target = tiny_target("qwen3_5")
         made = trained_medusa(target) if kind == "medusa" else agreeing_head(target)

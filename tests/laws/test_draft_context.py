@@ -10,6 +10,7 @@ import random
 import pytest
 
 from fakes.chat import networks, tokenizer_in
+from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from specdec_cli.core.events import Finish, RoundDone, Start
 from specdec_cli.core.request import MAX_ROWS, Request
@@ -111,6 +112,25 @@ def test_a_conversation_with_a_head_of_the_last_tokens_is_plain_decoding(n, turn
     def held(session):
         keys = session.slot.draft._cache.keys
         return 0 if keys is None else keys.shape[2], 2 * max(n, MAX_ROWS) + 256
+
+    accepted, rejected = soak(loaded(slot, tmp_path), held, turns)
+    assert accepted > turns and rejected > turns
+
+
+@pytest.mark.parametrize(
+    ("name", "turns"),
+    [
+        pytest.param("gemma4_text", SOME, marks=pytest.mark.slow),
+        *(pytest.param(name, MANY, marks=pytest.mark.full) for name in ("gemma4", "gemma4_text")),
+    ],
+)
+def test_a_conversation_with_an_assistant_is_plain_decoding(name, turns, tmp_path):
+    """It holds the last states alone, and reads the target's keys wherever edits and windows have left them."""
+    target = tiny_target(name)
+    slot = Slot(target, agreeing_assistant(target))
+
+    def held(session):
+        return session.slot.draft.nbytes, (MAX_ROWS + 1) * 64 * 4
 
     accepted, rejected = soak(loaded(slot, tmp_path), held, turns)
     assert accepted > turns and rejected > turns

@@ -13,6 +13,7 @@ import mlx.core as mx
 from specdec_cli.core.kinds import MODEL
 from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
+from specdec_cli.engine.cache.shown import Shown
 from specdec_cli.engine.draft import NO_TOKENS, Draft
 from specdec_cli.engine.drafters.base import Drafter, Parts, Proposal, read_together
 from specdec_cli.engine.heads.cached_head import CachedHead
@@ -117,18 +118,24 @@ class HeadDrafter(StepwiseDrafter):
 
     Its first token comes from the pass that reads the accepted tokens with the target's states; each further one from
     what the pass before it carried on. Medusa heads draft no more tokens than they are, and all from that first pass.
+    One that attends to the target's keys and values is shown them while it drafts, at no other time: who holds them
+    when the target's next pass writes makes that copy them.
     """
 
     def __init__(self, head: CachedHead, target: CachedModel, rule: AcceptanceRule) -> None:
         super().__init__(rule)
         self._head, self._target, self.name = head, target, head.kind
         self._step: HeadPass | None = None
+        self._shown: Shown | None = None
         self._k, self._known = 0, NO_TOKENS
 
     def propose(self, context: Sequence[int], k: int) -> Proposal:
         """As any; at most so many tokens as the head can."""
         self._k = min(k, self._head.most)
-        return super().propose(context, self._k)
+        try:
+            return (yield from super().propose(context, self._k))
+        finally:
+            self._shown = None
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -136,7 +143,8 @@ class HeadDrafter(StepwiseDrafter):
 
     def follows(self, context: Sequence[int]) -> bool:
         """Whether the target need not read anything again before a draft for `context`."""
-        return self._head.follows(context)
+        seen = self._target.length >= len(context) - 1 or not self._head.shown
+        return self._head.follows(context) and seen
 
     def _read(self, context: Sequence[int]) -> Iterator[int]:
         """The target reads again what the head has not read: states that nobody handed over are kept nowhere."""
@@ -153,7 +161,8 @@ class HeadDrafter(StepwiseDrafter):
             self._head.hand_over(context, hidden)
 
     def _first_logits(self, context: Sequence[int]) -> mx.array:
-        self._step = self._head.first()
+        self._shown = self._target.shown(len(context) - 1) if self._head.shown else None
+        self._step = self._head.first(self._shown)
         self._known = self._head.known_logits(self._step, self._k)
         return self._known[:1]
 
@@ -162,7 +171,7 @@ class HeadDrafter(StepwiseDrafter):
         self._known = self._known[1:]
         if self._known.shape[0]:
             return self._known[:1]
-        self._step = self._head.next(token, self._step.carried)
+        self._step = self._head.next(token, self._step.carried, self._shown)
         return self._head.logits(self._step.scored)
 
 

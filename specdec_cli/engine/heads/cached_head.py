@@ -19,6 +19,7 @@ from mlx.utils import tree_flatten
 from specdec_cli.core.errors import Refused, SpecdecError
 from specdec_cli.engine.cache.cache_kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.cache.shown import Shown
 from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.heads.load_head import HeadAgreement, HeadNetwork
 from specdec_cli.engine.heads.mtp import HeadPass
@@ -51,8 +52,9 @@ class Head:
         self.output_head = output_head_for(target, name).scored_by(module.output)
         token, state = mx.zeros(1, mx.int32), mx.zeros((1, 1, self.output_head.hidden_size))
         self.expert_shares = expert_shares(module, lambda: self.read(token, state, module.new_cache(recent)))
-        # Bytes that one drafted token reads: the head's, and the output head's that scores it.
-        self.step_bytes = round(sum(bytes_read(module, self.expert_shares).values())) + self.output_head.nbytes
+        # Bytes that one drafted token reads: the head's, and the target's output head where that scores it.
+        own = sum(bytes_read(module, {**self.expert_shares, **module.shares}).values())
+        self.step_bytes = round(own) + (self.output_head.nbytes if module.output is None else 0)
         target.hidden.expose()
 
     @property
@@ -79,7 +81,6 @@ def output_head_for(target: Network, name: str) -> OutputHead:
 class CachedHead:
     """One conversation's cache over a head."""
 
-    layers = 1
     context_limit: int | None = None
 
     def __init__(self, head: Head) -> None:
@@ -110,6 +111,16 @@ class CachedHead:
     def most(self) -> int:
         """Tokens that it can draft at once."""
         return self.head.module.most
+
+    @property
+    def layers(self) -> int:
+        """Layers of a step, for what starting them costs."""
+        return self.head.module.depth
+
+    @property
+    def shown(self) -> bool:
+        """Whether it attends to the target's own keys and values."""
+        return self.head.module.shown
 
     @property
     def weight_bytes(self) -> int:
@@ -203,24 +214,30 @@ class CachedHead:
         if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
             # The newest state waits, for a draft may begin behind it. Of the others only keys and values are computed.
             states = mx.concatenate(self._waiting)
-            self._read(states[:-1])
+            if self._cache is not None:
+                self._read(states[:-1], self._cache)
+                mx.async_eval(self._cache.state)
+            else:
+                self._entries += states.shape[0] - 1
             self._waiting = [states[-1:]]
-            mx.async_eval([] if self._cache is None else self._cache.state)
 
-    def first(self) -> HeadPass:
-        """The output [1, 1, D] after all that was handed over; lazy. Only where `follows` says so."""
+    def first(self, shown: Shown | None = None) -> HeadPass:
+        """The output [1, 1, D] after all that was handed over; lazy. Only where `follows` says so.
+
+        `shown` is what it sees of the target, where it attends to that.
+        """
         self._take_back()
         if self._waiting:
-            self._last = self._read(mx.concatenate(self._waiting)).last()
+            self._last = self._read(mx.concatenate(self._waiting), shown or self._cache).last()
             self._waiting = []
         assert self._last is not None
         return self._last
 
-    def next(self, token: mx.array, carried: mx.array) -> HeadPass:
+    def next(self, token: mx.array, carried: mx.array, shown: Shown | None = None) -> HeadPass:
         """The output [1, 1, D] after one more drafted token [1], with the state that the last step carried; lazy."""
         self._drafted += 1
         self._entries += 1
-        return self.head.read(token, carried, self._cache, self._drafted)
+        return self.head.read(token, carried, shown or self._cache, self._drafted)
 
     def known_logits(self, first: HeadPass, k: int) -> mx.array:
         """Scores of those of `k` tokens, drafted from `first`, that are known before any is drawn: one product."""
@@ -230,13 +247,13 @@ class CachedHead:
         """The target's own scores [T, V] of the head's output [1, T, D]."""
         return self.head.output_head.logits(scored[0])
 
-    def _read(self, states: mx.array) -> HeadPass:
-        """The next states [T, D], each with the token after it."""
+    def _read(self, states: mx.array, cache: Any) -> HeadPass:
+        """The next states [T, D], each with the token after it, after those in `cache`."""
         self._last = None
         begin = self.cached + 1
         tokens = mx.array(self._context[begin : begin + states.shape[0]], dtype=mx.int32)
         self._entries += states.shape[0]
-        return self.head.read(tokens, states[None], self._cache)
+        return self.head.read(tokens, states[None], cache)
 
     def _take_back(self) -> None:
         """Entries of drafted tokens leave the cache."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import mlx.core as mx
@@ -21,13 +21,16 @@ from specdec_cli.core.errors import NotAvailable, Refused, reason
 from specdec_cli.core.format import percent
 from specdec_cli.core.kinds import import_named
 from specdec_cli.engine import device
+from specdec_cli.engine.cache.shown import Shown
 from specdec_cli.engine.failure import device_failure
+from specdec_cli.engine.heads.assistant import Assistant, AssistantBuild
 from specdec_cli.engine.heads.medusa import MedusaBuild, MedusaHeads
 from specdec_cli.engine.heads.mtp import Build, MtpHead, Tensors
 from specdec_cli.engine.model import CachedModel, Output
-from specdec_cli.models.heads import HeadFiles
+from specdec_cli.models.heads import ITS_TARGET, HeadFiles
 
-HeadNetwork = MtpHead | MedusaHeads
+HeadNetwork = MtpHead | MedusaHeads | Assistant
+HeadBuild = Build | MedusaBuild | AssistantBuild
 ONE_EXPERT = re.compile(r"(.*\.)experts\.(\d+)\.(.+)")
 # Scales without biases: the type of 32 or 16 numbers that share one.
 MODES = {(32, 4): "mxfp4", (32, 8): "mxfp8", (16, 4): "nvfp4"}
@@ -46,9 +49,12 @@ def load_head(
     Raises: NotAvailable where tensors are missing, of another shape than the configuration says, or not to be placed;
     Refused for a head of another target.
     """
-    build: Build | MedusaBuild = import_named(files.family.build)
+    build: HeadBuild = import_named(files.family.build)
     head = _empty(files, build, hidden_size)
-    tensors = _read_tensors(files, build)
+    try:
+        tensors = _read_tensors(files, build)
+    except ValueError as error:
+        raise NotAvailable(f"{files.title} cannot be read: {reason(error)}", "download it again") from error
     _quantize(head, tensors, files.title)
     _require_all(head, tensors, files.title)
     if files.declared_dtype == "float32":
@@ -65,7 +71,7 @@ def load_head(
     return head
 
 
-def _empty(files: HeadFiles, build: Build | MedusaBuild, hidden_size: int) -> HeadNetwork:
+def _empty(files: HeadFiles, build: HeadBuild, hidden_size: int) -> HeadNetwork:
     """The head's network of its configuration, with weights that were never computed."""
     if refusal := files.of_other_size(hidden_size):
         raise refusal
@@ -84,7 +90,7 @@ def _empty(files: HeadFiles, build: Build | MedusaBuild, hidden_size: int) -> He
         ) from error
 
 
-def _read_tensors(files: HeadFiles, build: Build | MedusaBuild) -> Tensors:
+def _read_tensors(files: HeadFiles, build: HeadBuild) -> Tensors:
     """The tensors by the names of the network's parameters: experts joined, norms as they are multiplied with."""
     loaded: dict[Any, Any] = {path: mx.load(str(path)) for path in files.files}
     tensors: Tensors = {name: loaded[stored.file][stored.name] for name, stored in files.tensors.items()}
@@ -164,13 +170,31 @@ def _require_all(head: HeadNetwork, tensors: Tensors, title: str) -> None:
             )
 
 
+def require_shown(head: Assistant, shown: Shown, title: str) -> None:
+    """Raises: Refused for layers that cannot attend to what is `shown` of the target."""
+    for layer in head.model.layers:
+        attention, rows = layer.self_attn, shown.rows.get(layer.layer_type)
+        wanted = f"a {layer.layer_type} layer of {attention.n_heads} heads of {attention.head_dim} values"
+        if rows is None:
+            found = f"only {', '.join(sorted(shown.rows)) or 'keys of another kind'}"
+        elif rows.width != attention.head_dim or attention.n_heads % rows.heads:
+            found = f"keys of {rows.heads} heads of {rows.width} values for it"
+        else:
+            continue
+        raise Refused(f"{title} has {wanted}, and the target has {found}", ITS_TARGET)
+
+
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Token ids, the target's own from `begin` on, and its `hidden` states [T - 1, D] before each next token."""
+    """Token ids, the target's own from `begin` on, and its `hidden` states [T - 1, D] before each next token.
+
+    `shown` are its keys and values before each of its own words, where a head attends to them.
+    """
 
     context: Sequence[int]
     begin: int
     hidden: mx.array
+    shown: Shown | None = None
 
     @property
     def words(self) -> Sequence[int]:
@@ -191,13 +215,13 @@ class HeadAgreement:
         """Agreement beyond chance: 1 for every word, 0 for luck. Where luck guesses every word, there is no telling."""
         return (self.share - self.chance) / (1 - self.chance) if self.chance < 1 else self.share
 
-    def require(self, title: str, target: str) -> None:
-        """Raises: Refused, with the numbers, if the head `title` agrees with `target` hardly more than luck does."""
+    def require(self, files: HeadFiles, target: str) -> None:
+        """Raises: Refused, with the numbers, if the head in `files` agrees with `target` hardly more than luck does."""
         if self.kappa < FLOOR:
             raise Refused(
-                f"{title} guesses {percent(self.share)} of {self.words} tokens of {target}, where "
+                f"{files.title} guesses {percent(self.share)} of {self.words} tokens of {target}, where "
                 f"chance guesses {percent(self.chance)}: it is another model's, or damaged",
-                "use the head that was trained with this target, or --drafter ngram",
+                files.family.hint,
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -211,7 +235,8 @@ def agreement(head: HeadNetwork, target: CachedModel, texts: Sequence[Text]) -> 
     output_head = target.network.hidden.output_head
     for text in texts:
         embedded = output_head.embed(mx.array(list(text.context[1:-1]), dtype=mx.int32))
-        scored = head(embedded[None], text.hidden[None, :-1]).scored[0, -len(text.words) :]
+        step = head(embedded[None], text.hidden[None, :-1], text.shown if head.shown else None)
+        scored = step.scored[0, -len(text.words) :]
         best = mx.argmax(output_head.scored_by(head.output).logits(scored), axis=-1)
         guesses += device.to_list(target.network.agreed(best))
     words = [word for text in texts for word in text.words]
@@ -232,6 +257,10 @@ def load_agreeing(
     They are asked for one by one until it agrees clearly. Raises: as `load_head`.
     """
     head = load_head(files, target.network.hidden.output_head.hidden_size, on_share)
+    if isinstance(head, Assistant):
+        asked = target.fresh()
+        asked.extend(mx.zeros((1,), mx.int32))  # for its shapes: nothing is computed
+        require_shown(head, asked.shown(1), files.title)
     read = list[Text]()
     found = agreement(head, target, read)
     for text in texts:
@@ -253,4 +282,5 @@ def own_texts(target: CachedModel, prompts: Iterable[Sequence[int]], stops: froz
                 context += device.to_list(target.network.agreed(mx.argmax(outputs[-1].logits, axis=-1)))
         text = Text(context, len(prompt), mx.concatenate([one.hidden for one in outputs if one.hidden is not None]))
         if text.words:
-            yield text
+            owned = target.network.owners
+            yield replace(text, shown=cached.shown(len(context) - 2, len(text.words))) if owned else text

@@ -13,7 +13,7 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.core.kinds import MEDUSA
-from specdec_cli.engine.heads.mtp import Config, HeadPass, Tensors
+from specdec_cli.engine.heads.mtp import Config, HeadModule, HeadPass, Tensors
 
 
 class ResidualBlock(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
@@ -30,7 +30,7 @@ class ResidualBlock(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         return x
 
 
-class MedusaHeads(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
+class MedusaHeads(HeadModule):
     """So many heads as a draft may have tokens. They keep nothing of a context but its last state."""
 
     kind = MEDUSA.name
@@ -45,9 +45,6 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         """Tokens of a draft."""
         return len(self.blocks)
 
-    def new_cache(self, recent: int | None) -> None:
-        """They have none."""
-
     def __call__(self, embedded: mx.array, hidden: mx.array, cache: Any = None, step: int = 0) -> HeadPass:
         """`hidden` [B, T, D], and by head `step` what is to be scored; the state itself is carried on."""
         return HeadPass(self.blocks[step](hidden), hidden)
@@ -56,7 +53,7 @@ class MedusaHeads(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, K, D]: all."""
         return mx.concatenate([block(step.carried) for block in self.blocks[:k]], axis=1)
 
-    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
+    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int, shown: Any = None) -> list[mx.array]:
         """As `MtpHead.guesses`."""
         return [block(hidden) for block in self.blocks[:steps]]
 

@@ -57,7 +57,32 @@ class HeadPass:
         return HeadPass(self.scored[:, -1:], self.carried[:, -1:])
 
 
-class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
+class HeadModule(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
+    """What all heads have. Of a family, that is what it does otherwise.
+
+    Besides, each has `kind`, that of its drafter, `most`, the tokens of a draft, and `output`, which scores in place of
+    the target's output head, or None. `shown`: it attends to the target's own keys and values, which come in place of
+    a cache. A step has `depth` layers.
+    """
+
+    shown = False
+    depth = 1
+
+    @property
+    def shares(self) -> Mapping[str, float]:
+        """[path of a matrix] = the share of it that a step reads, where that is not all."""
+        return {}
+
+    def new_cache(self, recent: int | None) -> KVCache | WindowKVCache | None:
+        """An empty one, of all positions or of the last `recent` ones; None: it keeps none."""
+        return None
+
+    def known(self, step: HeadPass, k: int) -> mx.array:
+        """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, 1, D]: the first."""
+        return step.scored
+
+
+class MtpHead(HeadModule):
     """One decoder layer over norms of a token's embedding and of a hidden state. Names are those of its tensors."""
 
     kind = MTP.name
@@ -90,11 +115,7 @@ class MtpHead(nn.Module):  # type: ignore[misc]  # mlx.nn has no types
         """An empty one, of all positions or of the last `recent` ones."""
         return KVCache() if recent is None else WindowKVCache(recent, max(recent, MAX_ROWS))
 
-    def known(self, step: HeadPass, k: int) -> mx.array:
-        """Of the `k` tokens drafted from the first `step`, what is scored before any is drawn [1, 1, D]: the first."""
-        return step.scored
-
-    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int) -> list[mx.array]:
+    def guesses(self, embedded: mx.array, hidden: mx.array, steps: int, shown: Any = None) -> list[mx.array]:
         """What the output head scores in step s, from 1 to `steps`, each [B, T, D]: row p guesses token p + 1 + s.
 
         Teacher forced, as it is used: step s reads the text's token p + s (`embedded` [B, T, D] begins with token 1)

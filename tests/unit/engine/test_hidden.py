@@ -66,6 +66,18 @@ def test_scores_of_what_the_head_reads_are_the_logits(name):
     assert output.hidden.shape[1] == head.hidden_size and head.embed(mx.array([3, 4])).shape[0] == 2
 
 
+@pytest.mark.parametrize("name", ["gemma4", "gemma4_text", "gemma2"])
+def test_capped_scores_are_the_logits_where_the_network_caps_them(name):
+    model = CachedModel(tiny(architectures()[name], 1), name)
+    module = next(part for part in model.network.module.modules() if "final_logit_softcapping" in vars(part))
+    module.final_logit_softcapping = 0.5
+    model.network.hidden.expose()
+    output, head = model.outputs(IDS[:6]), model.network.hidden.output_head
+    assert head.cap == 0.5 and float(mx.abs(output.logits).max()) > 0.4
+    np.testing.assert_allclose(np.array(head.logits(output.hidden)), np.array(output.logits), atol=1e-4)
+    assert head.scored_by(head.module).cap is None
+
+
 class Mixed(nn.Module):
     """Logits of two heads: no single head's output are the logits."""
 

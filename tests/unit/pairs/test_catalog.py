@@ -108,6 +108,7 @@ def test_hub_ids_are_each_named_once_and_local_models_never(tmp_path):
         ("org/Qwen3-30B-A3B-8bit", 31_875_000_000),
         ("mlx-community/gemma-4-e2b-it-4bit", None),
         ("mlx-community/Qwen3.6-27B-MTP-4bit", None),
+        ("mlx-community/gemma-4-31B-it-assistant-bf16", None),
         ("70B-models/small", None),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 from safetensors.numpy import save
 
 from fakes.counting import counting_folder, counting_tensors
+from fakes.gemma import agreeing_folders
 from fakes.hub_server import HubServer
 from fakes.world import World
 
@@ -25,6 +26,13 @@ def target(tmp_path_factory):
     """The target without its head, as the files of a repository."""
     folder = counting_folder(tmp_path_factory.mktemp("target") / "m", part(False))
     return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="module")
+def gemma(tmp_path_factory):
+    """A Gemma 4 and its assistant, as the files of two repositories."""
+    folders = agreeing_folders(tmp_path_factory.mktemp("gemma"))
+    return [{path.name: path.read_bytes() for path in folder.iterdir()} for folder in folders]
 
 
 @pytest.fixture
@@ -68,3 +76,17 @@ def test_a_repository_that_holds_a_head_alone_in_such_a_file_is_a_draft(world, t
     asked = ("--target", TARGET, "--draft", "org/head", "--drafter", "model", "-k", "2", "-n", "12", "--json", "hello")
     events = [json.loads(line) for line in world.without_network("run", *asked).out.splitlines()]
     assert events[0]["drafter"] == "mtp" and events[-1]["stats"]["draft_n_accepted"] > 4
+
+
+def test_an_assistant_is_checked_by_its_headers_pulled_used_and_removed(world, gemma):
+    for name, files in zip((TARGET, "org/gemma-it-assistant"), gemma, strict=True):
+        world.hub.commit(name, files)
+    pair = ("--target", TARGET, "--draft", "org/gemma-it-assistant")
+    done = world("check", *pair, "--json")
+    assert (done.code, json.loads(done.out)["head"]["kind"]) == (0, "gemma4_assistant")
+    assert world.hub.fetched().get("model.safetensors", 0) < len(gemma[1]["model.safetensors"]) / 2
+    assert world("pull", *pair).code == 0
+    done = world.without_network("run", *pair, "--drafter", "model", "-k", "2", "-n", "40", "--json", "hello")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    assert events[0]["drafter"] == "gemma4_assistant" and events[-1]["stats"]["draft_n_accepted"] > 4
+    assert world("rm", "org/gemma-it-assistant", "--yes").code == 0

@@ -9,6 +9,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from fakes.counting import HEAD_CONFIG, counting_folder, counting_tensors, head_or_trunk
+from fakes.gemma import agreeing_assistant, agreeing_folders
 from fakes.heads import agreeing_head, cached_head, random_medusa, tiny_target
 from fakes.raw_families import CONFIGS, raw_family
 from fakes.raw_qwen import write_checkpoint
@@ -16,7 +17,7 @@ from specdec_cli.core.errors import Refused
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.engine.load import load as load_model
-from specdec_cli.engine.training import HeadStudent, best_guesses, own_words
+from specdec_cli.engine.training import HeadStudent, best_guesses, own_words, shown_of
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import read_head
 from specdec_cli.pairs.pair import Pair
@@ -37,13 +38,19 @@ def drafted(cached, target, text, at):
     cached, states = cached.fresh(), states_of(target, text)[0]
     cached.reuse(text[: at + 2])
     cached.hand_over(text[: at + 2], states[: at + 1])
-    steps = [cached.first()]
+    read = target.fresh()
+    read.catch_up(text[: at + 2])
+    shown = read.shown(at + 1) if cached.shown else None
+    steps = [cached.first(shown)]
     for s in range(1, S):
-        steps.append(cached.next(mx.array([text[at + 1 + s]]), steps[-1].carried))
+        steps.append(cached.next(mx.array([text[at + 1 + s]]), steps[-1].carried, shown))
     return [np.array(step.scored[0, 0]) for step in steps]
 
 
-@pytest.fixture(scope="module", params=["qwen", "medusa", *(pytest.param(n, marks=pytest.mark.slow) for n in CONFIGS)])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS]
+
+
+@pytest.fixture(scope="module", params=["qwen", "medusa", "assistant", *SLOW])
 def case(request, tmp_path_factory):
     """(target, a conversation's head over it)."""
     if request.param in CONFIGS:
@@ -52,6 +59,9 @@ def case(request, tmp_path_factory):
         target = load_model(read_checkpoint(write_checkpoint(root / "target", trunk, config), "t"))
         module = load_head(read_head(write_checkpoint(root / "head", own, config), "m"), 64)
         return target, CachedHead(Head(module, target.network, "m"))
+    if request.param == "assistant":
+        target = tiny_target("gemma4")
+        return target, agreeing_assistant(target, clusters=16, best=8)
     target = tiny_target()
     if request.param == "medusa":
         return target, cached_head(target, random_medusa(heads=S), recent=1)
@@ -65,7 +75,8 @@ def test_a_head_is_trained_on_what_it_drafts_with(case):
     texts = [TEXT, TEXT[::-1]]
     states = mx.concatenate([states_of(target, text) for text in texts])
     embedded = mx.stack([head.output_head.embed(mx.array(text[1:])) for text in texts])
-    guesses = [np.array(rows) for rows in head.module.guesses(embedded, states, S)]
+    shown = shown_of(target.network, mx.array(texts)) if head.module.shown else None
+    guesses = [np.array(rows) for rows in head.module.guesses(embedded, states, S, shown)]
     for row, text in enumerate(texts):
         for at in (0, 4, len(text) - 2 - S):
             expected = drafted(cached, target, text, at)
@@ -136,6 +147,25 @@ def test_a_head_that_learned_drafts_in_a_pair_as_it_did_in_training(counting, tm
     states, text = lesson.hidden[:1], lesson.ids[0].tolist()
     embedded = pair.first.draft.head.output_head.embed(mx.array(text[1:]))[None]
     ours, theirs = (module.guesses(embedded, states, S) for module in (pair.first.draft.head.module, student.network))
+    assert all(np.allclose(a, b, atol=1e-3 * float(mx.abs(b).max())) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.mark.slow
+def test_an_assistant_that_learned_drafts_in_a_pair_as_it_did_in_training(tmp_path):
+    folders = agreeing_folders(tmp_path, share=1.0)
+    pair = load(Pair("gemma", *map(str, folders)))
+    target = pair.first.target
+    student, kept = HeadStudent.of_files(read_head(folders[1], "m"), target, S), tmp_path / "kept"
+    lesson = own_words(target, [[(7 * i + row) % 250 + 3 for i in range(20)] for row in range(8)], 24, 0.0, 0, ())
+    before, losses = student.agreement([lesson]), [student.step(lesson, step / 40) for step in range(40)]
+    assert losses[-1] < losses[0] and student.agreement([lesson]) > before
+    kept.mkdir()
+    student.save(kept)
+    again = with_head(pair, read_head(kept, "kept"))
+    assert again.draft_kind == "gemma4_assistant"
+    states, ids = lesson.hidden[:1], lesson.ids[:1]
+    embedded, shown = again.first.draft.head.output_head.embed(ids[0, 1:])[None], shown_of(target.network, ids)
+    ours, theirs = (one.guesses(embedded, states, S, shown) for one in (again.first.draft.head.module, student.network))
     assert all(np.allclose(a, b, atol=1e-3 * float(mx.abs(b).max())) for a, b in zip(ours, theirs, strict=True))
 
 

@@ -42,12 +42,13 @@ def test_a_head_that_agrees_as_its_family_is_read_is_asked_for_one_text_only(tar
 
 
 def test_a_head_that_was_never_learned_is_refused_with_the_numbers(target, tmp_path):
-    _, found = load_agreeing(files_in(tmp_path / "m", random_head(counting_tensors())), target[0], texts_of(target[0]))
+    files = files_in(tmp_path / "m", random_head(counting_tensors()))
+    _, found = load_agreeing(files, target[0], texts_of(target[0]))
     assert found.words == len(PROMPTS) * WORDS
     with pytest.raises(
-        Refused, match=r"the MTP head of m guesses \d+ % of 128 tokens of t, where chance guesses \d+ %"
+        Refused, match=r"the MTP head of counting guesses \d+ % of 128 tokens of t, where chance guesses \d+ %"
     ) as caught:
-        found.require("the MTP head of m", "t")
+        found.require(files, "t")
     assert caught.value.exit_code == 4 and "\n" not in caught.value.message + caught.value.hint
 
 

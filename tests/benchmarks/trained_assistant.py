@@ -1,0 +1,180 @@
+"""A tiny assistant that was really trained, for a tiny Gemma 4: `python tests/benchmarks/trained_assistant.py FOLDER`.
+
+A target of six layers (windows of 32, the last three share keys and values) learns the bytes of this repository's text;
+an assistant learns what that target says, by the loop of `specdec tune`. Both are kept in FOLDER, and loaded from it as
+the product loads them. Counted on files that neither has seen: tokens accepted by position at K = 3, and the seconds of
+`auto` and of K = 3 over those of plain decoding, in turns, in one process; and the same for an assistant that was never
+trained, which guesses nothing. Greedy answers are compared token for token.
+"""
+
+# ruff: noqa: E402 - mlx takes the BLAS that is loaded before it
+import argparse
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from specdec_cli.system import blas
+
+BLAS = blas.load() or "its own BLAS"  # before mlx is imported
+
+import mlx.core as mx
+import mlx.nn as nn
+import mlx.optimizers as optim
+import numpy as np
+from mlx.utils import tree_flatten
+from mlx_lm.models import gemma4
+
+from fakes.chat import BYTES
+from fakes.gemma import config_over
+from fakes.models import byte_tokenizer, write_tokenizer
+from fakes.raw_gemma import FULL, SLIDING, TEXTS
+from fakes.raw_qwen import write_checkpoint
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.request import Request
+from specdec_cli.engine import device
+from specdec_cli.engine.heads.assistant import ASSISTANT_BUILD
+from specdec_cli.engine.heads.cached_head import CachedHead, Head
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.training import HeadStudent, own_words
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.load import load
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.slot import Slot
+
+SIZE, OWN, WIDTH, BATCH, K = 128, 64, 128, 16, 3
+TEXT = TEXTS["e"] | {"hidden_size": SIZE, "intermediate_size": 256, "num_hidden_layers": 6, "sliding_window": 32}
+TEXT |= {"vocab_size": BYTES, "vocab_size_per_layer_input": BYTES}
+CONFIG = {"model_type": "gemma4", "dtype": "float32", "vocab_size": BYTES, "text_config": TEXT, "eos_token_id": [2, 0]}
+
+
+def files():
+    """(bytes to learn from, texts of files that are held out)."""
+    paths = sorted(
+        [*ROOT.glob("specdec_cli/**/*.py"), *ROOT.glob("tests/**/*.py"), *ROOT.glob("specdec_cli/docs/*.md")]
+    )
+    held = paths[7::29]
+    kept = "\n".join(path.read_text("utf-8") for path in paths if path not in held)
+    return np.frombuffer(kept.encode(), np.uint8).astype(np.int32) + 3, [path.read_text("utf-8") for path in held]
+
+
+def windows(data, drawn, rows, width):
+    starts = drawn.integers(0, len(data) - width - 1, rows)
+    return mx.array(np.stack([data[at : at + width] for at in starts]))
+
+
+def trained_target(data, steps):
+    network = gemma4.Model(gemma4.ModelArgs.from_dict(CONFIG))
+    optimizer, drawn = optim.AdamW(learning_rate=3e-3, weight_decay=0.01), np.random.default_rng(1)
+
+    def loss(ids):
+        return nn.losses.cross_entropy(network(ids[:, :-1]), ids[:, 1:], reduction="mean")
+
+    gradient = nn.value_and_grad(network, loss)
+    for step in range(steps):
+        optimizer.learning_rate = mx.array(3e-3 * min(1.0, step / 20) * (1 - step / steps))
+        value, found = gradient(windows(data, drawn, BATCH, WIDTH + 1))
+        optimizer.update(network, optim.clip_grad_norm(found, 1.0)[0])
+        mx.eval(network.parameters(), optimizer.state)
+        if step % 50 == 49:
+            print(f"target: step {step + 1} of {steps}, {value.item():.3f} nats a byte", flush=True)
+    return network
+
+
+def new_assistant(network):
+    own = {"hidden_size": OWN, "intermediate_size": 128, "num_hidden_layers": 4}
+    own |= {"layer_types": [SLIDING, SLIDING, SLIDING, FULL]}
+    config = config_over(network.language_model.model.config, 37, 12)
+    config["text_config"] |= own | {"num_kv_shared_layers": 4}
+    module = ASSISTANT_BUILD.head(config, True, SIZE)
+    embedding = network.language_model.model.embed_tokens.weight
+    # Its output head is not trained by tune's loop: the target's, in fewer directions.
+    directions = np.linalg.svd(np.array(embedding), full_matrices=False)[2][:OWN]
+    module.model.embed_tokens.weight = embedding @ mx.array(directions.T)
+    order = np.argsort(np.array(module.model.embed_tokens.weight)[:, 0])
+    module.masked_embedding.token_ordering = mx.array(order.astype(np.int32))
+    rows = module.model.embed_tokens.weight[module.masked_embedding.token_ordering]
+    module.masked_embedding.centroids.weight = rows.reshape(37, -1, OWN).mean(1)
+    mx.eval(module.parameters())
+    return module, config
+
+
+def trained_assistant(target, data, steps, folder):
+    module, config = new_assistant(target.network.module)
+    student = HeadStudent(module, target, K, 3e-3, config)
+    target.network.hidden.expose()
+    drawn = np.random.default_rng(2)
+    for step in range(steps):
+        if step % 4 == 0:
+            pieces = windows(data, drawn, BATCH, 48).tolist()
+            lesson = own_words(target, pieces, 48, float(step // 4 % 2), step, ())
+        value = student.step(lesson, step / steps)
+        if step % 50 == 49:
+            print(f"assistant: step {step + 1} of {steps}, loss {value:.3f}", flush=True)
+    folder.mkdir()
+    student.save(folder)
+
+
+def answered(session, prompt, k, tokens, drafter="model"):
+    """(seconds, tokens, rounds)."""
+    began = time.perf_counter()
+    events = session.reply(prompt, Request(max_tokens=tokens, k=k, drafter=drafter))
+    rounds = [event.round for event in events if isinstance(event, RoundDone)]
+    return time.perf_counter() - began, [token for round in rounds for token in round.emitted], rounds
+
+
+def compared(pair, prompts, tokens):
+    """Prints acceptance by position, and seconds over plain ones."""
+    seconds, drafted, accepted = {k: [] for k in (0, K, "auto")}, np.zeros(K), np.zeros(K)
+    for turn, prompt in enumerate(prompts):
+        said, ways = {}, list(seconds)
+        for k in ways[turn % 3 :] + ways[: turn % 3]:
+            session = pair.session()
+            answered(session, prompt[:40], k, 4)
+            took, said[k], rounds = answered(session, prompt, k, tokens)
+            seconds[k].append(took)
+            for round in rounds if k == K else ():
+                drafted[: len(round.draft)] += 1
+                accepted[: round.accepted] += 1
+        assert said[0] == said[K] == said["auto"], prompt
+    rates = " ".join(f"{100 * a / d:.0f}" for a, d in zip(accepted, drafted, strict=True))
+    print(f"accepted by position {rates} % of {drafted.astype(int).tolist()}")
+    for k in (K, "auto"):
+        ratios = sorted(plain / other for plain, other in zip(seconds[0], seconds[k], strict=True))
+        spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
+        print(f"K = {k}: {median(ratios):.2f} x plain in the median of {len(ratios)} ({spread})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--prompts", type=int, default=24)
+    parser.add_argument("--tokens", type=int, default=96)
+    args = parser.parse_args()
+    data, held = files()
+    print(
+        f"{device.device_name()}, {BLAS}, mlx {device.versions()['mlx']}; {len(data)} bytes, {len(held)} files held out"
+    )
+    if not args.folder.exists():
+        network = trained_target(data, args.steps)
+        tensors = {name: np.array(value) for name, value in tree_flatten(network.parameters())}
+        write_checkpoint(args.folder / "target", tensors, CONFIG, metadata={"format": "mlx"})
+        write_tokenizer(args.folder / "target", byte_tokenizer(), chat_template="{{ messages[-1]['content'] }}")
+        trained_assistant(CachedModel(network, "target"), data, args.steps, args.folder / "assistant")
+    pair = load(Pair("trained", str(args.folder / "target"), str(args.folder / "assistant")))
+    print(f"proven at load: {pair.first.draft.head.agreement}")
+    prompts = [pair.text_tokens(text[200:600]) for text in held if len(text) > 700][: args.prompts]
+    compared(pair, prompts, args.tokens)
+    target = pair.first.target
+    module, _ = new_assistant(target.network.module)
+    untrained = CachedHead(Head(module, target.network, "untrained", recent=1))
+    print("an assistant that was never trained:")
+    compared(LoadedPair(pair.pair, pair.names, pair.tokenizer, Slot(target, untrained)), prompts, args.tokens)
+
+
+if __name__ == "__main__":
+    main()
