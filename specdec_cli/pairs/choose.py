@@ -69,8 +69,10 @@ def choose(
         names = "name", "target", "target_revision", "target_adapter", "stop_repetition"
         pair = Pair(draft=draft, **{name: getattr(pair, name) for name in names})
     named = name is not None or known.default_pair is not None
-    if pair.has_target_alone:
-        return replace(with_draft(pair, known, here, report=report), named=named)
+    if pair.has_target_alone:  # what it says of K and draft context holds for any draft
+        found = with_draft(pair, known, here, report=report)
+        own = {said: getattr(pair, said) for said in OF_BOTH}
+        return replace(found, pair=replace(found.pair, **own), named=named)
     return replace(PairSpec.of(pair), reason="" if named else NOBODY_NAMED, named=named)
 
 
