@@ -82,7 +82,10 @@ def corners(values, shown):
 
 @pytest.mark.parametrize(
     ("name", "k"),
-    corners([1, 4, "auto"], {("model", 4), ("model", "auto"), ("ngram", 4), ("auto", "auto"), ("mtp", 4), ("translated", 4), ("toy", 1)}),
+    corners(
+        [1, 4, "auto"],
+        {("model", 4), ("model", "auto"), ("translated", 4), ("ngram", 4), ("auto", "auto"), ("mtp", 4), ("toy", 1)},
+    ),
 )
 def test_every_kind_of_drafter_is_lossless(name, k):
     assert decoded(name, k)[0] == GREEDY
@@ -90,7 +93,10 @@ def test_every_kind_of_drafter_is_lossless(name, k):
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    corners([*kinds.RULES, "toy"], {("model", "block"), ("model", "coupled"), ("ngram", "token"), ("translated", "block"), ("toy", "toy")}),
+    corners(
+        [*kinds.RULES, "toy"],
+        {("model", "block"), ("model", "coupled"), ("translated", "block"), ("ngram", "token"), ("toy", "toy")},
+    ),
 )
 def test_every_drafter_works_under_every_rule(name, rule):
     """Rules that take the target's own draws say what plain decoding says under `coupled`; the others say something."""
@@ -142,7 +148,8 @@ def test_who_really_drafts(name, k, has_draft, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "k", "expected"), [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram"), ("translated", 2, "mtp")]
+    ("name", "k", "expected"),
+    [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram"), ("translated", 2, "mtp")],
 )
 def test_who_drafts_where_the_pairs_draft_is_a_head(name, k, expected):
     assert kinds.drafting(name, k, "mtp").kind.name == expected
