@@ -84,8 +84,8 @@ FAULTS = (
     Fault(
         "the draft keeps what an edit took back",
         "engine/drafters/stepwise.py",
-        "            self._draft.reuse(context)",
-        "            self._draft.commit(context, len(context) - 1)",
+        "            self._draft.reuse(ids)",
+        "            self._draft.commit(ids, len(ids) - 1)",
         "laws/test_draft_context.py::test_a_conversation_with_a_draft_of_the_last_tokens_is_plain_decoding[plain-plain-9-16]",
         "slow",
     ),

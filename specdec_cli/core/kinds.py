@@ -32,6 +32,7 @@ class DrafterKind:
     `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
     `draft_alone`: it is the pair's draft that drafts, so the kind that this is of takes its place.
     `mixed`: several kinds draft in its name, each round one of them.
+    `about` is empty where nobody need choose it: another stands for it.
     `looks_up`: it drafts from text that was there before, and so from what a caller predicts.
     """
 
@@ -87,7 +88,7 @@ LOOKUP = DrafterKind("ngram", "", looks_up=True, about="the text itself")
 MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, NONE.name, learns=True,
                     draft_alone=True, about="the pair's draft")
 TRANSLATED = DrafterKind("translated", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, NONE.name,
-                         learns=True, draft_alone=True, about="a draft of another tokenizer")
+                         learns=True, draft_alone=True)
 MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
                   NONE.name, learns=True, about="the target's own head")
 MEDUSA = DrafterKind("medusa", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),

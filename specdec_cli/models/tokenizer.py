@@ -347,14 +347,13 @@ class Tokenizer:
 
     @cached_property
     def _table(self) -> TokenTable:
-        vocabulary = self._inner.get_vocab()
         try:
-            tokens = token_bytes(vocabulary, self._added, self._spelling)
+            tokens = token_bytes(self._inner.get_vocab(), self._added, self._spelling)
         except ValueError as error:
             raise NotAvailable(f"the tokenizer cannot be read: {error}", "download the model again") from error
         roles = {"bos": self._inner.bos_token_id, "eos": self._inner.eos_token_id}
         special = frozenset(token for token, (_, special) in self.added_tokens().items() if special)
-        fallback = frozenset(vocabulary[text] for text in filter(is_fallback, vocabulary))
+        fallback = frozenset(token for text, token in self._inner.get_vocab().items() if is_fallback(text))
         return TokenTable(tokens, roles, special, frozenset() if self.is_byte_level else fallback)
 
     @cached_property
