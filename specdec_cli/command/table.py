@@ -19,7 +19,9 @@ from specdec_cli.session.conversation import OVERFLOWS
 PREFIX = "SPECDEC_"
 # Of whom `specdec serve --print-config` knows the settings.
 CLIENTS = ("codex", "claude", "opencode", "qwen-code", "continue", "zed", "aider", "llm")
-CONTENDERS = tuple(kind.name for kind in DRAFTERS.values() if kind.drafts)
+# Those to choose between; what is another's kind by itself has nothing to be told.
+CHOSEN = [kind for kind in DRAFTERS.values() if kind.about]
+CONTENDERS = tuple(kind.name for kind in CHOSEN if kind.drafts)
 DOCUMENTS = Path(__file__).parents[1] / "docs"
 
 
@@ -273,9 +275,9 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             default=f"the pair's, else {DEFAULT_K}", of="audit", name="k"),
         Row("-k, --num-draft-tokens LIST", "Draft lengths to try",
             more=f"Numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.", of="bench", name="k"),
-        Row("--drafter NAME", f"One of {named(DRAFTERS)}", "DRAFTER",
-            "; ".join(f"{kind.name}: {kind.about}" for kind in DRAFTERS.values()) + ".", DEFAULT_DRAFTER,
-            complete=complete_from(DRAFTERS)),
+        Row("--drafter NAME", f"One of {named(kind.name for kind in CHOSEN)}", "DRAFTER",
+            "; ".join(f"{kind.name}: {kind.about}" for kind in CHOSEN) + ".", DEFAULT_DRAFTER,
+            complete=complete_from([kind.name for kind in CHOSEN])),
         Row("--drafter NAME", f"Any of {named(CONTENDERS)}", more="Repeatable.", default=MODEL.name,
             complete=complete_from(CONTENDERS), name="drafters"),
         Row("--rule NAME", "How a draft is accepted", "RULE",

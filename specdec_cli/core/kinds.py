@@ -30,8 +30,9 @@ class DrafterKind:
 
     `uses` are the parts it works with; `without_draft` drafts in its place where a pair has no draft model.
     `learns`: what it drafts is judged by its position in the draft, so `-k auto` learns rates by position from it.
-    `draft_alone`: it is the pair's draft that drafts, so where that is a head, the head's kind takes its place.
+    `draft_alone`: it is the pair's draft that drafts, so the kind that this is of takes its place.
     `mixed`: several kinds draft in its name, each round one of them.
+    `about` is empty where nobody need choose it: another stands for it.
     `looks_up`: it drafts from text that was there before, and so from what a caller predicts.
     """
 
@@ -86,6 +87,8 @@ LOOKUP = DrafterKind("ngram", "", looks_up=True, about="the text itself")
 # fmt: off
 MODEL = DrafterKind("model", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, NONE.name, learns=True,
                     draft_alone=True, about="the pair's draft")
+TRANSLATED = DrafterKind("translated", "specdec_cli.engine.drafters.stepwise:make_network", _DRAFT, NONE.name,
+                         learns=True, draft_alone=True)
 MTP = DrafterKind("mtp", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
                   NONE.name, learns=True, about="the target's own head")
 MEDUSA = DrafterKind("medusa", "specdec_cli.engine.drafters.stepwise:make_network", frozenset({Need.TARGET_HIDDEN}),
@@ -100,7 +103,8 @@ FORCED = DrafterKind("grammar", "", about="what the schema or grammar forces")
 # Lookups in what the caller predicted; part of every drafter that looks up.
 PREDICTED = DrafterKind("prediction", "", about="what was predicted")
 # What `--drafter` takes, every kind that rounds may name included; and the kinds of heads among them.
-DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in (MODEL, LOOKUP, AUTO, MTP, MEDUSA, ASSISTANT, NONE)}
+_DRAFTERS = MODEL, LOOKUP, AUTO, TRANSLATED, MTP, MEDUSA, ASSISTANT, NONE
+DRAFTERS: dict[str, DrafterKind] = {kind.name: kind for kind in _DRAFTERS}
 HEADS: dict[str, DrafterKind] = {kind.name: kind for kind in (MTP, MEDUSA, ASSISTANT)}
 # Who drafts where neither the request nor the pair says.
 DEFAULT_DRAFTER = AUTO.name
@@ -147,8 +151,8 @@ def drafting(name: str, k: K, draft: str | None = MODEL.name) -> Drafting:
     lacks = draft != kind.name if kind.reads_hidden else draft is None
     if kind.without_draft is not None and lacks:
         kind = DRAFTERS[kind.without_draft]
-    elif draft in HEADS and kind.draft_alone:
-        kind = HEADS[draft]
+    elif draft is not None and kind.draft_alone:
+        kind = DRAFTERS[draft]
     return Drafting(kind, k if kind.drafts else 0)
 
 

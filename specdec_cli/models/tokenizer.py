@@ -25,6 +25,7 @@ from specdec_cli.models.vocab import (
     Spellings,
     TokenTable,
     byte_level,
+    is_fallback,
     require_characters,
     sentence_piece,
     token_bytes,
@@ -352,11 +353,14 @@ class Tokenizer:
             raise NotAvailable(f"the tokenizer cannot be read: {error}", "download the model again") from error
         roles = {"bos": self._inner.bos_token_id, "eos": self._inner.eos_token_id}
         special = frozenset(token for token, (_, special) in self.added_tokens().items() if special)
-        return TokenTable(tokens, roles, special)
+        fallback = frozenset(token for text, token in self._inner.get_vocab().items() if is_fallback(text))
+        return TokenTable(tokens, roles, special, frozenset() if self.is_byte_level else fallback)
 
     @cached_property
     def _added(self) -> frozenset[str]:
-        return frozenset(text for text, _ in self.added_tokens().values())
+        """Those that mean their own text. Where spaces are spelled, a word of them is spelled all the same."""
+        texts = self.added_tokens().values()
+        return frozenset(text for text, special in texts if special or self.is_byte_level or "\u2581" not in text)
 
     @property
     def _spelling(self) -> Callable[[str], bytes]:

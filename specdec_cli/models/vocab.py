@@ -10,10 +10,11 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from specdec_cli.core.errors import Refused, UsageError
+from specdec_cli.core.format import percent
 
 
 def _byte_alphabet() -> dict[str, int]:
@@ -34,9 +35,14 @@ def byte_level(token: str) -> bytes:
         return token.encode()
 
 
+def is_fallback(token: str) -> bool:
+    """Whether a SentencePiece token stands for one byte of what has no token of its own: `<0xNN>`."""
+    return len(token) == 6 and token.startswith("<0x") and token.endswith(">")
+
+
 def sentence_piece(token: str) -> bytes:
     """`<0xNN>` is one byte; U+2581 is a space."""
-    if len(token) == 6 and token.startswith("<0x") and token.endswith(">"):
+    if is_fallback(token):
         return bytes([int(token[3:5], 16)])
     return token.replace("\u2581", " ").encode()
 
@@ -111,26 +117,53 @@ def unused_marks(*given: object) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class TokenTable:
-    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids; `special` ones are no words."""
+    """`tokens[id]` is the bytes that id decodes to; `roles`: bos and eos ids; `special` ones are no words.
+
+    `fallback` ones stand for a byte that another id may mean too.
+    """
 
     tokens: Mapping[int, bytes]
     roles: Mapping[str, int | None]
     special: frozenset[int] = frozenset()
+    fallback: frozenset[int] = frozenset()
+
+
+# Of the target's tokens a translated draft must be able to say at least such a share, and should say the other.
+LEAST_SHARE, GOOD_SHARE = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class VocabVerdict:
-    """`reason` is one line with both values; `first_difference` is the lowest id on which the two disagree."""
+    """`reason` is one line with both values; `first_difference` is the lowest id on which the two disagree.
 
-    status: Literal["identical", "compatible", "incompatible"]
+    `share` of a sample text's tokens can be said by a draft whose tokenizer differs; None where it does not.
+    """
+
+    status: Literal["identical", "compatible", "translated", "incompatible"]
     reason: str
     first_difference: int | None = None
+    share: float | None = None
+
+    def of_share(self, share: float) -> VocabVerdict:
+        """That on two that differ, between which ids are translated."""
+        said = f"the draft can say {percent(share)} of a sample text's tokens"
+        if share < LEAST_SHARE:
+            reason = f"{self.reason}, and {said}, less than {percent(LEAST_SHARE)}"
+            return replace(self, reason=reason, share=share)
+        return replace(self, status="translated", reason=f"{said}; {self.reason}", share=share)
+
+    @property
+    def warning(self) -> str:
+        """What a translated draft loses; empty where that is little."""
+        if self.status != "translated" or self.share is None or self.share >= GOOD_SHARE:
+            return ""
+        return f"the draft's tokenizer can say only {percent(self.share)} of the target's tokens; others are rejections"
 
     def refusal(self, target: str, draft: str) -> Refused:
         """The refusal of an incompatible pair of these names."""
         return Refused(
             f"tokenizers of {target} and {draft} differ: {self.reason}",
-            "use a draft of the target's own family, or decode without one: --drafter none",
+            f"a translated draft must say {percent(LEAST_SHARE)}: use one of the target's family, or --drafter none",
         )
 
 

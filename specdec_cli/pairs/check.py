@@ -100,7 +100,7 @@ def judge(
         contexts=tuple((c.name, *(c.stated_context or (None, "config.json does not say"))) for c in files.checkpoints),
         memory=memory,
         break_even=break_even(sides[0], step_bytes, pair.expected_k) if step_bytes else None,
-        warnings=(*_rowless(tokenizer, networks[0].vocab_size), *_strays(files)),
+        warnings=(*_translated(files), *_rowless(tokenizer, networks[0].vocab_size), *_strays(files)),
         advice=() if shipped else tuple(advise(sides[0], draft, device.device_name(), head is not None)),
         obstacles=tuple(obstacles),
         head=head,
@@ -116,6 +116,12 @@ def _step_bytes(head: HeadFiles, target: Side) -> int:
     experts = sum(stored.size_bytes for name, stored in head.tensors.items() if EXPERTS.search(name))
     unread = experts * target.unread_bytes / (target.unread_bytes + target.expert_bytes or 1)
     return head.loaded_bytes - head.gathered_bytes - round(unread) + rows * target.bits // 8
+
+
+def _translated(files: PairFiles) -> Iterator[str]:
+    """What a draft of another tokenizer loses."""
+    if files.vocab and files.vocab.warning:
+        yield files.vocab.warning
 
 
 def _strays(files: PairFiles) -> Iterator[str]:

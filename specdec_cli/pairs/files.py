@@ -30,6 +30,7 @@ from specdec_cli.models.heads import (
     read_head,
     refuse_pickle,
 )
+from specdec_cli.models.translation import Translation, sample_text
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.catalog import (
     can_be_pulled,
@@ -154,13 +155,29 @@ class PairFiles:
 
     @cached_property
     def vocab(self) -> VocabVerdict | None:
-        """Whether target and draft model share their ids; None without a draft model. Raises: NotAvailable."""
+        """Whether target and draft model share their ids, or else words; None without a draft model.
+
+        Raises: NotAvailable.
+        """
         if len(self.models) == 1:
             return None
-        other = self.tokenizer.or_of(*self.checkpoints)
-        if other is self.tokenizer:  # the same files: a table of a quarter million entries need not be made
+        own, other = self.tokenizer, self._draft_tokenizer
+        if other is own:  # the same files: a table of a quarter million entries need not be made
             return VocabVerdict("identical", f"all {other.size} ids agree")
-        return compare(self.tokenizer.table(), other.table())
+        found = compare(own.table(), other.table())
+        if found.status != "incompatible":
+            return found
+        return found.of_share(self.translation.share(own.continuation(sample_text())))
+
+    @cached_property
+    def translation(self) -> Translation:
+        """Between the ids of target and draft model. Raises: NotAvailable."""
+        other = self._draft_tokenizer
+        return Translation(self.tokenizer.table(), other.table(), other.encode(""))
+
+    @cached_property
+    def _draft_tokenizer(self) -> Tokenizer:
+        return self.tokenizer.or_of(*self.checkpoints)
 
 
 def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard, *, offline: bool = False) -> PairFiles:

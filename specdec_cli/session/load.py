@@ -25,6 +25,7 @@ from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.timing import pass_seconds
+from specdec_cli.engine.translated import TranslatedModel
 from specdec_cli.engine.warmup import compiling, warm_up, warm_up_network, warm_up_products
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.pairs.check import find_obstacles, memory_obstacle
@@ -190,8 +191,9 @@ def load_files(
             if files.draft.asked:
                 raise
             notify_without_head(notify, error)
-    if warning := loaded.context.warning(request):
-        notify(warning)
+    for warning in (files.vocab.warning if files.vocab else "", loaded.context.warning(request)):
+        if warning:
+            notify(warning)
     if not device.wire(weight_bytes := loaded.first.weight_bytes):
         notify(f"SPECDEC_WIRE=1 wires nothing: weights of {size(weight_bytes)} exceed what Metal recommends")
     return loaded
@@ -220,17 +222,25 @@ def beside(loaded: LoadedPair, draft: str) -> LoadedPair:
     files = usable(resolve(spec), None, None, unheard)
     if files.head:
         return with_head(loaded, files.head)
-    draft_model = load_weights(files.checkpoints[1])
+    draft_model = as_draft(files, load_weights(files.checkpoints[1]), loaded.first.target)
     slot = Slot(loaded.first.target, draft_model)
     return LoadedPair(
         loaded.pair, (loaded.names[0], draft_model.name), loaded.tokenizer, slot, loaded.generation_config
     )
 
 
+def as_draft(files: PairFiles, draft: CachedModel, target: CachedModel) -> CachedModel:
+    """`draft` as it drafts for `target`: translated, where the tokenizers in `files` differ."""
+    if files.vocab is None or files.vocab.status != "translated":
+        return draft
+    return TranslatedModel.of(draft, files.translation, target.vocab_size)
+
+
 def under_adapter(loaded: LoadedPair, folder: str) -> LoadedPair:
     """The target of `loaded`, and its draft anew under the adapter in `folder`. Raises: NotAvailable, Refused."""
     pair = replace(loaded.pair, draft_adapter=folder)
-    draft = load_weights(resolve(PairSpec(pair)).checkpoints[1])
+    files = resolve(PairSpec(pair))
+    draft = as_draft(files, load_weights(files.checkpoints[1]), loaded.first.target)
     return replace(loaded, pair=pair, first=Slot(loaded.first.target, draft), costs={})
 
 
@@ -294,7 +304,8 @@ def _load_models(
     kept: CostStore = {} if costs is None or device.is_virtual() else CostsAtPower(costs, power())
     threads = fit_threads(loaded, kept, alone=group is None)
     began = clock()
-    slot = Slot(loaded, load_weights(drafts[0], kv_bits, None, next(read)) if drafts else None)
+    draft = as_draft(files, load_weights(drafts[0], kv_bits, None, next(read)), loaded) if drafts else None
+    slot = Slot(loaded, draft)
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     models += "".join(f" adapter {one}" for one in (pair.target_adapter, pair.draft_adapter) if one)

@@ -93,6 +93,14 @@ def swap_two_ids(tokenizer_json: bytes) -> bytes:
     return json.dumps(tokenizer).encode()
 
 
+def other_letters(tokenizer_json: bytes) -> bytes:
+    """The same tokenizer, of which the ids from 40, F to ~, stand for three of their kind: it says little of a text."""
+    tokenizer = json.loads(tokenizer_json)
+    words = tokenizer["model"]["vocab"].items()
+    tokenizer["model"]["vocab"] = {name * 3 if 40 <= i <= 96 else name: i for name, i in words}
+    return json.dumps(tokenizer).encode()
+
+
 def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0, endless=False) -> Path:
     """A loadable model folder with random weights and the byte tokenizer; `endless` never says a special token."""
     folder.mkdir(parents=True)

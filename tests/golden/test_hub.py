@@ -21,7 +21,7 @@ from safetensors.numpy import save
 from fakes.counting import CONFIG, HEAD_CONFIG, NO_HEAD, counting_folder, counting_tensors, head_or_trunk, in_fp8
 from fakes.hub_client import SEVERAL, environment, own
 from fakes.hub_server import BIG, Blob, Claimed, HubServer
-from fakes.models import swap_two_ids
+from fakes.models import other_letters
 from golden.masks import WIDTHS, mask
 from golden.models import model_folders
 from golden.record import agree, read, require_same
@@ -56,7 +56,7 @@ def publish(hub, root):
     old = hub.commit("org/plain", models["target"] | {"README.md": b"first"})
     hub.commit("org/plain", models["target"])
     hub.commit("org/draft", models["draft"])
-    hub.commit("org/odd", models["draft"] | {"tokenizer.json": swap_two_ids(tokenizer)})
+    hub.commit("org/odd", models["draft"] | {"tokenizer.json": other_letters(tokenizer)})
     vast = hub.commit("org/vast", models["target"])
     hub.repos["org/vast"][vast]["model.safetensors"] = Blob("model.safetensors", Claimed(b"x"))
     hub.commit("org/bare", bare)

@@ -10,6 +10,7 @@ import pytest
 from fakes.chat import networks, tokenizer_in
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target, trained_medusa
+from fakes.translated import translated
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
@@ -23,7 +24,7 @@ NEXT = [(5 * i) % 97 + 3 for i in range(23)]
 KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5", "recurrent and window": "recurrent_gemma"}
 HEADS = ("head", "bounded head", "medusa", "assistant")
 SLOW = ("window", "recurrent and window", "bounded head", "medusa", "assistant")
-EVERY = [*KINDS, "quantized", "draft of the end", "alone", *HEADS]
+EVERY = [*KINDS, "quantized", "draft of the end", "translated", "alone", *HEADS]
 
 
 def slot_of(kind):
@@ -38,6 +39,8 @@ def slot_of(kind):
     quantized = {"kv_bits": 8} if kind == "quantized" else {}
     more = {"head_dim": 32} if quantized else {}
     target, draft = networks(KINDS.get(kind, "qwen3"), **more)
+    if kind == "translated":
+        return Slot(CachedModel(target, "target"), translated(draft, mute=range(5, 259, 9)))
     draft = CachedModel(draft, "draft", recent=64 if kind == "draft of the end" else None, **quantized)
     return Slot(CachedModel(target, "target", **quantized), None if kind == "alone" else draft)
 

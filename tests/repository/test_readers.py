@@ -12,6 +12,7 @@ READS = re.compile(r"\.read_bytes\(|\.read_text\(|\.open\((\"r|encoding)|(?<![.\
 OURS = {
     "engine/selftest.py",
     "measure/prompts.py",
+    "models/translation.py",
     "command/help.py",
     "terminal/html.py",
     "system/blas.py",

@@ -8,7 +8,7 @@ import pytest
 
 from fakes.command import Command
 from fakes.hub_server import HubServer
-from fakes.models import swap_two_ids, tiny_folder
+from fakes.models import other_letters, tiny_folder
 from fakes.world import BIG, MODELS, ODD, SMALL, World
 
 
@@ -18,7 +18,7 @@ def folders(tmp_path_factory):
     made = {BIG: tiny_folder(root / "big", seed=1), SMALL: tiny_folder(root / "small", seed=1, noise=0.05)}
     made[ODD] = tiny_folder(root / "odd", seed=1)
     tokenizer = made[ODD] / "tokenizer.json"
-    tokenizer.write_bytes(swap_two_ids(tokenizer.read_bytes()))
+    tokenizer.write_bytes(other_letters(tokenizer.read_bytes()))
     return made
 
 

@@ -57,9 +57,12 @@ COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold y
 
 
 def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]) -> None:
-    """A table for each condition, the best K by kind, the recommendation and the next command."""
+    """All drafts at their best K, a table for each condition, the best K by kind, the recommendation, the command."""
     console.print(heading(result))
     best = best_reports(reports)
+    if len(reports) > 1:
+        console.print()
+        console.print(contenders_table(reports, best))
     for report in reports:
         console.print()
         if len(reports) > 1:
@@ -126,6 +129,18 @@ def rows_table(report: Report, width: int) -> Table:
         k, *figures = (Text(cell, style) for cell in cells(row))
         drawn = bar(row.speedup, most, room, row.measured)
         table.add_row(Text("★" if chosen else " ", style) + k, *figures[:2], drawn, *figures[2 : len(headings) - 1])
+    return table
+
+
+def contenders_table(reports: Sequence[Report], best: Sequence[Report]) -> Table:
+    """A row for each draft or drafter and temperature at its best K; the better ones are marked."""
+    table = _table("  draft", ("temperature", "K", "tok/s", "speed-up", "acc.", "/pass"), 1)
+    for report in reports:
+        row = next((row for row in report.rows if row.k == report.recommendation.k), report.rows[0])
+        marked = report in best and len(best) < len(reports)
+        name, temperature = report.condition.contender.name, f"{report.condition.temperature:g}"
+        figures = [f"{'★' if marked else ' '} {safe(name)}", temperature, *cells(row)[:5]]
+        table.add_row(*(Text(cell, "bold" if marked else "" if row.measured else "dim") for cell in figures))
     return table
 
 

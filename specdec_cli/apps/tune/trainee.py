@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from specdec_cli.apps.tune.documents import PIECE, SAID
 from specdec_cli.core.errors import Refused, UsageError
-from specdec_cli.core.kinds import HEADS, LOOKUP, MODEL, TRAINED, DrafterKind
+from specdec_cli.core.kinds import HEADS, LOOKUP, MODEL, TRAINED, TRANSLATED, DrafterKind
 from specdec_cli.engine.experts import experts_a_token
 from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
@@ -220,9 +220,10 @@ def trainee(what: str | None, spec: PairSpec, pair: LoadedPair, k: int, seed: in
     kind, target = pair.draft_kind, pair.pair.target
     if what is None and kind is None:
         raise UsageError(f"{pair.pair.name} has no draft to train", "--what medusa trains new heads for its target")
-    what = what or ("draft" if kind == MODEL.name else "head")
+    what = what or ("head" if kind in HEADS else "draft")
     if what == "draft" and kind != MODEL.name:
         has = f"{pair.names[1]} is a head ({kind})" if kind else f"{pair.pair.name} has no draft model"
+        has = f"{pair.names[1]} has another tokenizer than its target" if kind == TRANSLATED.name else has
         raise Refused(f"{has}, and --what draft trains a draft model", f"name one: --target {target} --draft ID")
     if what == "head" and kind not in HEADS:
         raise Refused(f"{pair.pair.name} has no head to train", "--what medusa trains new heads for its target")

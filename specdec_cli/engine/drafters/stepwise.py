@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import mlx.core as mx
 
-from specdec_cli.core.kinds import MODEL
+from specdec_cli.core.kinds import MODEL, TRANSLATED
 from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.shown import Shown
@@ -20,6 +20,8 @@ from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.heads.mtp import HeadPass
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, DraftToken
+from specdec_cli.engine.translated import TranslatedModel
+from specdec_cli.models.translation import TranslatedText
 
 
 class StepwiseDrafter(Drafter):
@@ -80,18 +82,27 @@ class ModelDrafter(StepwiseDrafter):
 
     def _read(self, context: Sequence[int]) -> Iterator[int]:
         # At first always: it finds what an earlier reply left of use, and marks where the prompt ends.
-        room = self._began and self._draft.has_room(context)
-        if room and len(context) - 1 - self._draft.length < MAX_UNREAD:
+        ids = self._ids(context)
+        room = self._began and self._draft.has_room(ids)
+        if room and len(ids) - 1 - self._draft.length < MAX_UNREAD:
             return
         if not room:
-            self._draft.reuse(context)
-        yield self._draft.length
-        for _ in self._draft.prefill(context):
-            yield self._draft.length
+            self._draft.reuse(ids)
+        yield self._place()
+        for _ in self._draft.prefill(ids):
+            yield self._place()
         self._began = True
 
+    def _ids(self, context: Sequence[int]) -> Sequence[int]:
+        """`context` as the draft reads it."""
+        return context
+
+    def _place(self) -> int:
+        """The position in the context that it has read up to."""
+        return self._draft.length
+
     def _first_logits(self, context: Sequence[int]) -> mx.array:
-        return self._fit(self._draft.logits(context, NO_TOKENS))
+        return self._fit(self._draft.logits(self._ids(context), NO_TOKENS))
 
     def _next_logits(self, token: mx.array) -> mx.array:
         return self._fit(self._draft.extend(token))
@@ -111,6 +122,40 @@ class ModelDrafter(StepwiseDrafter):
 
     def release(self) -> None:
         self._draft.release()
+
+
+class TranslatedDrafter(ModelDrafter):
+    """A model with a tokenizer of its own, which drafts in the target's ids.
+
+    Each drafted token is one id of either, so what a round accepts stays in the draft's caches as it was read.
+    Elsewhere a token of the target's may be several of the draft's, and the caches are counted in those.
+    """
+
+    name = TRANSLATED.name
+
+    def __init__(self, draft: TranslatedModel, vocab_size: int, rule: AcceptanceRule) -> None:
+        super().__init__(draft, vocab_size, rule)
+        self._tables, self._text = draft.tables, TranslatedText(draft.translation)
+
+    def _ids(self, context: Sequence[int]) -> Sequence[int]:
+        return self._text.follow(context)
+
+    def _place(self) -> int:
+        return self._text.tokens_at(self._draft.length)
+
+    def _next_logits(self, token: mx.array) -> mx.array:
+        return super()._next_logits(self._tables.ids[token])
+
+    def _fit(self, logits: mx.array) -> mx.array:
+        return self._tables.scores(logits[-1:])
+
+    def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
+        if self._began:
+            known, last = len(self._text.ends) - 1, len(context) - 1
+            ids = self._text.follow(context)
+            # Where a constraint leaves nothing that it can say, a token is drafted that it was not fed.
+            kept = next((at for at in range(known, last) if context[at] not in self._tables.said), last)
+            self._draft.commit(ids, self._text.ends[kept])
 
 
 class HeadDrafter(StepwiseDrafter):
@@ -178,6 +223,8 @@ class HeadDrafter(StepwiseDrafter):
 def make_network(parts: Parts) -> Drafter | None:
     """The drafter of the pair's draft, a model or a head; None where the pair has none."""
     match parts.draft:
+        case TranslatedModel():
+            return TranslatedDrafter(parts.draft, parts.target.vocab_size, parts.rule)
         case CachedHead():
             return HeadDrafter(parts.draft, parts.target, parts.rule)
         case CachedModel():

@@ -72,12 +72,18 @@ class Sampler:
         self._drawn = 0
 
     def for_draft(self, logits: mx.array, ahead: Sequence[mx.array]) -> mx.array:
-        """Scores [1, V] of the draft's `logits` [1, V], which follow the context and the draft tokens `ahead`."""
+        """Scores [1, V] of the draft's `logits` [1, V], which follow the context and the draft tokens `ahead`.
+
+        A draft that has odds for nothing that a constraint allows has the same for all of that.
+        """
         counts = self._counts
         if counts and ahead:
             counts = counts.add(mx.concatenate(list(ahead)))
         if self._constraint:
-            logits = apply_mask(logits, self._masks(self._constraint, logits, ahead))
+            rows = self._masks(self._constraint, logits, ahead)
+            masked = apply_mask(logits, rows)
+            known = mx.max(masked, axis=-1, keepdims=True) > -math.inf
+            logits = mx.where(known, masked, apply_mask(mx.zeros_like(logits), rows))
         return self._scores(logits, counts)
 
     def for_target(self, logits: mx.array, pending: mx.array, uncommitted: mx.array = NO_TOKENS) -> mx.array:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import sys
 
 import pytest
 
-from fakes.models import tiny_folder
+from fakes.models import other_letters, tiny_folder
 from specdec_cli.command.command import ask
 from specdec_cli.core.errors import SpecdecError
 
@@ -99,10 +98,7 @@ def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair
 
 def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
     odd = tiny_folder(tmp_path / "odd", seed=1)
-    values = json.loads((odd / "tokenizer.json").read_text())
-    names = {token: name for name, token in values["model"]["vocab"].items()}
-    values["model"]["vocab"] |= {names[40]: 41, names[41]: 40}
-    (odd / "tokenizer.json").write_text(json.dumps(values))
+    (odd / "tokenizer.json").write_bytes(other_letters((odd / "tokenizer.json").read_bytes()))
     code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", odd)
     assert code == 4 and out.startswith("refused ") and out.index("hint ") < out.index("break-even ")
     shutil.rmtree(odd)

@@ -5,8 +5,7 @@ import time
 import mlx.core as mx
 import pytest
 
-from fakes.drafting import drafters_of, open_session
-from fakes.heads import cached_head
+from fakes.drafting import draft_for, drafters_of, open_session
 from fakes.models import tiny_network
 from specdec_cli.core import kinds
 from specdec_cli.core.events import Finish, RoundDone, Start
@@ -64,8 +63,7 @@ def decoded(name, k, rule=None, seed=None):
     rule = rule or greedy(target.vocab_size)
     context = list(PROMPT)
     if k == "auto":
-        head = cached_head(target) if kinds.kind_of(name).reads_hidden else None
-        controller = DraftController(target, head or draft)
+        controller = DraftController(target, draft_for(name, target, draft))
         drafters = controller.begin(kinds.kind_of(name), k, rule, context, len(GREEDY))
     else:
         drafters = drafters_of(name, target, draft, rule, k)
@@ -84,7 +82,10 @@ def corners(values, shown):
 
 @pytest.mark.parametrize(
     ("name", "k"),
-    corners([1, 4, "auto"], {("model", 4), ("model", "auto"), ("ngram", 4), ("auto", "auto"), ("mtp", 4), ("toy", 1)}),
+    corners(
+        [1, 4, "auto"],
+        {("model", 4), ("model", "auto"), ("translated", 4), ("ngram", 4), ("auto", "auto"), ("mtp", 4), ("toy", 1)},
+    ),
 )
 def test_every_kind_of_drafter_is_lossless(name, k):
     assert decoded(name, k)[0] == GREEDY
@@ -92,7 +93,10 @@ def test_every_kind_of_drafter_is_lossless(name, k):
 
 @pytest.mark.parametrize(
     ("name", "rule"),
-    corners([*kinds.RULES, "toy"], {("model", "block"), ("model", "coupled"), ("ngram", "token"), ("toy", "toy")}),
+    corners(
+        [*kinds.RULES, "toy"],
+        {("model", "block"), ("model", "coupled"), ("translated", "block"), ("ngram", "token"), ("toy", "toy")},
+    ),
 )
 def test_every_drafter_works_under_every_rule(name, rule):
     """Rules that take the target's own draws say what plain decoding says under `coupled`; the others say something."""
@@ -144,7 +148,8 @@ def test_who_really_drafts(name, k, has_draft, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "k", "expected"), [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram")]
+    ("name", "k", "expected"),
+    [("model", 4, "mtp"), ("model", 0, "none"), ("auto", 4, "auto"), ("ngram", 4, "ngram"), ("translated", 2, "mtp")],
 )
 def test_who_drafts_where_the_pairs_draft_is_a_head(name, k, expected):
     assert kinds.drafting(name, k, "mtp").kind.name == expected

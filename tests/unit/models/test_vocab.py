@@ -48,3 +48,16 @@ def test_one_changed_token_is_always_found(tokens, data):
 def test_the_refusal_names_both_models_and_exits_4():
     refusal = compare(table(*WORDS), table(*WORDS[:2], b"b")).refusal("big", "small")
     assert refusal.message.startswith("tokenizers of big and small differ: id 2 is 'a' ") and refusal.exit_code == 4
+
+
+def test_words_that_differ_are_translated_where_the_draft_can_say_most_of_a_text():
+    """Below nine tenths with a warning, below a half not at all; the refusal says both, and what would do."""
+    differing = compare(table(*WORDS), table(*WORDS[:2], b"b"))
+    good, some, little = (differing.of_share(share) for share in (0.95, 0.5, 0.494))
+    assert (good.status, good.share, good.warning) == ("translated", 0.95, "")
+    assert good.reason.startswith("the draft can say 95 % of a sample text's tokens; id 2 is 'a' in the target")
+    assert some.status == "translated" and "only 50 % of the target's tokens" in some.warning
+    assert (little.status, little.warning) == ("incompatible", "")
+    refusal = little.refusal("big", "small")
+    assert refusal.message.endswith("and the draft can say 49 % of a sample text's tokens, less than 50 %")
+    assert refusal.hint == "a translated draft must say 50 %: use one of the target's family, or --drafter none"

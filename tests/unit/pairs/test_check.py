@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from fakes.models import SPECIALS, TINY, tiny_folder, write_tokenizer
+from fakes.models import SPECIALS, TINY, other_letters, swap_two_ids, tiny_folder, write_tokenizer
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.check import judge as judge_pair
@@ -143,3 +143,27 @@ def test_tokenizer_files_that_are_the_same_are_read_once(tmp_path, monkeypatch):
     (draft / "tokenizer.json").write_text((draft / "tokenizer.json").read_text() + "\n")
     assert judge_pair(resolve(PairSpec(pair), "headers", offline=True), None).vocab.status == "identical"
     assert read == [target, target, draft]
+
+
+def test_a_draft_of_another_tokenizer_is_translated_and_told_with_the_share_it_can_say(tmp_path):
+    """Swapped ids lose nothing; a draft without an e and a t loses a ninth, which is warned of."""
+
+    def found(name, change):
+        folder = tmp_path / name
+        target, draft = (tiny_folder(folder / part, TINY) for part in ("target", "draft"))
+        (draft / "tokenizer.json").write_bytes(change((draft / "tokenizer.json").read_bytes()))
+        return judge_pair(resolve(PairSpec(Pair("p", str(target), str(draft))), "headers", offline=True), None)
+
+    swapped = found("swapped", swap_two_ids)
+    assert (swapped.vocab.status, swapped.vocab.share, swapped.obstacles, swapped.warnings) == (
+        "translated",
+        1.0,
+        (),
+        (),
+    )
+    assert swapped.to_dict()["tokenizers"]["share"] == 1.0
+    some = found("some", lambda text: text.replace(b'"e":', b'"eee":').replace(b'"t":', b'"ttt":'))
+    assert some.vocab.status == "translated" and not some.obstacles
+    assert some.warnings == ("the draft's tokenizer can say only 89 % of the target's tokens; others are rejections",)
+    mute = found("mute", other_letters)
+    assert mute.exit_code == 4 and "a translated draft must say 50 %" in mute.obstacles[0].hint

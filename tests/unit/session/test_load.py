@@ -11,8 +11,10 @@ import pytest
 from fakes.counting import counting_folder
 from fakes.drafting import open_session
 from fakes.memory import FakeMemory
-from fakes.models import TINY, byte_tokenizer, tiny_folder
+from fakes.models import TINY, byte_tokenizer, other_letters, swap_two_ids, tiny_folder
+from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.core.events import RoundDone
 from specdec_cli.core.format import size
 from specdec_cli.core.request import Request
 from specdec_cli.core.safetensors import read_header
@@ -33,10 +35,9 @@ def loaded(tiny_pair):
 
 def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, tmp_path):
     draft = tiny_folder(tmp_path / "draft", TINY)
-    other = byte_tokenizer().to_str().replace('"a":', '"@":', 1)
-    (draft / "tokenizer.json").write_text(other)
+    (draft / "tokenizer.json").write_bytes(other_letters(byte_tokenizer().to_str().encode()))
     (draft / "model.safetensors").write_bytes(b"not weights")
-    with pytest.raises(Refused, match=r"tokenizers of .* differ: id \d+ is 'a' in the target and '@' in the draft"):
+    with pytest.raises(Refused, match=r"differ: id 40 is 'F' in the target and 'FFF' in the draft, and .* say 42 %"):
         open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
 
 
@@ -190,9 +191,27 @@ def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_pat
     second = beside(loaded, str(other))
     assert second.first.target is loaded.first.target and second.names == (loaded.names[0], str(other))
     wrong = tiny_folder(tmp_path / "wrong", TINY)
-    (wrong / "tokenizer.json").write_text(byte_tokenizer().to_str().replace('"a":', '"@":', 1))
+    (wrong / "tokenizer.json").write_bytes(other_letters((wrong / "tokenizer.json").read_bytes()))
     with pytest.raises(Refused, match="tokenizers of"):
         beside(loaded, str(wrong))
+
+
+def test_a_draft_of_another_tokenizer_is_loaded_as_one_and_answers_as_the_target(loaded, tmp_path):
+    """By a pair, beside a target, and told of what it lacks; an event names its kind."""
+    draft = tiny_folder(tmp_path / "draft", TINY, seed=1, noise=0.02)
+    text = swap_two_ids((draft / "tokenizer.json").read_bytes())
+    (draft / "tokenizer.json").write_bytes(text.replace(b'"e":', b'"eee":').replace(b'"t":', b'"ttt":'))
+    heard = []
+    other = load(Pair("tiny", loaded.pair.target, str(draft)), tell=heard.append)
+    assert other.draft_kind == beside(loaded, str(draft)).draft_kind == "translated"
+    assert len(heard) == 1 and "the draft's tokenizer can say only 89 % of the target's tokens" in heard[0]
+    request = Request(max_tokens=24, k=3, drafter="model", ignore_eos=True)
+    start, *events, finish = other.session().reply("Hello there", request)
+    plain = [step.token for step in other.session().plain(other.chat_tokens("Hello there"), request)]
+    assert (start.drafter, [*finish.tokens]) == ("translated", plain[: len(finish.tokens)])
+    assert {event.round.drafter for event in events if isinstance(event, RoundDone)} == {"none", "translated"}
+    with pytest.raises(Refused, match="has another tokenizer than its target, and --what draft trains"):
+        trainee(None, PairSpec(other.pair), other, 3, 0)
 
 
 def tensor_bytes(*folders):

@@ -95,6 +95,19 @@ def test_of_two_drafts_the_better_one_is_named_in_the_command(monkeypatch):
     assert "small · temperature 0" in found and "ngram · temperature 0" in found
 
 
+def test_several_drafts_are_compared_in_one_table_at_their_best_k(monkeypatch):
+    """Before the tables of each; without several there is none."""
+    two = (Contender("model", "org/small"), Contender("translated", "org/other"))
+    found = drawn(sample_result(contenders=two), 80, monkeypatch).splitlines()
+    at = next(i for i, line in enumerate(found) if line.startswith("  draft"))
+    assert found[at].split() == ["draft", "temperature", "K", "tok/s", "speed-up", "acc.", "/pass"]
+    rows = [line.split() for line in found[at + 1 : at + 3]]
+    assert {row[1] if row[0] == "★" else row[0] for row in rows} == {"small", "other"}
+    assert sum(row[0] == "★" for row in rows) == 1
+    marked = next(line for line in found[at + 3 :] if line.startswith("★")).split()
+    assert any(marked[1] in row for row in rows) and "  draft" not in GOLDEN_80
+
+
 def test_control_codes_of_names_do_not_reach_the_terminal(result, monkeypatch):
     evil = "\x1b]0;title\x07\x9b2Jpair"
     settings = replace(result.settings, pair=evil, target=f"org/{evil}", prompts=evil)

@@ -39,7 +39,8 @@ def test_check_as_json_refuses_other_ids_with_exit_4_and_names_the_first(world):
     found = json.loads(done.out)
     assert (done.code, found["exit_code"], found["verdict"]) == (4, 4, "refused")
     reason = found["tokenizers"].pop("reason")
-    assert re.fullmatch(r"id 40 is '.' in the target and '.' in the draft", reason)
+    assert re.fullmatch(r"id 40 is 'F' in the target and 'FFF' in the draft, and .*", reason)
+    assert round(found["tokenizers"].pop("share"), 2) == 0.42
     assert found["tokenizers"] == {"status": "incompatible", "first_difference": 40}
     assert found["obstacles"][0]["message"] == f"tokenizers of org/big and org/odd differ: {reason}"
     assert {model["name"] for model in found["memory"]["models"]} == {BIG, ODD}
