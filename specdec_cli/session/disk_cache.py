@@ -22,6 +22,7 @@ from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.stored import as_bytes, read_contents
 from specdec_cli.session.disk_entries import ARRAYS, FACTS, Entry, damaged, digest, entries, facts_files, remove
 from specdec_cli.session.slot import Slot
+from specdec_cli.system.machine import yield_to_others
 
 # Fewer tokens are read again sooner than they are found.
 LEAST_TOKENS = 256
@@ -40,7 +41,7 @@ class DiskCache:
     def __init__(self, folder: Path, most_bytes: int, tell: Callable[[str], None] = lambda sentence: None) -> None:
         self.folder, self.most_bytes, self._tell = folder, most_bytes, tell
         self._known: dict[Path, Entry] = {}
-        self._writer = ThreadPoolExecutor(1, "disk cache")
+        self._writer = ThreadPoolExecutor(1, "disk cache", yield_to_others)
         self._writing: Future[str] | None = None
         self._failed = False
         if folder.is_dir():

@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ Run = Callable[[list[str]], str]
 Power = Literal["mains", "battery", "unknown"]
 SUPPLIES = Path("/sys/class/power_supply")
 PROFILE = Path("/sys/firmware/acpi/platform_profile")
+# How far such a thread steps back, of 19: it has a tenth of what another has that computes.
+BACKGROUND = 10
 # OSThermalPressureLevel as macOS numbers it.
 PRESSURE = ("nominal", "moderate", "heavy", "trapping", "sleeping")
 PRESSURE_KEY = "com.apple.system.thermalpressurelevel"
@@ -137,6 +140,13 @@ def awake(system: str = sys.platform) -> Iterator[None]:
         if process is not None:
             process.terminate()
             process.wait()
+
+
+def yield_to_others(system: str = sys.platform) -> None:
+    """From now on this thread takes what others leave of the processor: under Linux, where that computes the answers."""
+    if system == "linux":
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND)
 
 
 def answer_of(command: list[str]) -> str:
