@@ -143,7 +143,7 @@ def awake(system: str = sys.platform) -> Iterator[None]:
 
 
 def yield_to_others(system: str = sys.platform) -> None:
-    """From now on this thread takes what others leave of the processor: under Linux, where that computes the answers."""
+    """From now on this thread has what others leave of the processor: under Linux, where that computes answers."""
     if system == "linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND)
