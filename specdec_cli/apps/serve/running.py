@@ -27,13 +27,15 @@ from specdec_cli.session.session import LoadedPair
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 # Passes that the same jobs shared after which it is known what they cost; the first one copies caches.
 TRIED_PASSES = 3
+# Passes with drafts, and passes without, after which it is known for these jobs which of them take less time a token.
+COMPARED_PASSES = 6
 # Prompts that are read in one pass, and how much longer than the shortest one the longest may be beside twice that.
 MOST_PROMPTS, MOST_PADDED = 8, 16
 
 
 class RunningJob:
     """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one; its last round `emitted` so
-    many tokens.
+    many tokens, and `drafted` or not.
 
     `seat` is its place in shared passes; while it `waits` it goes on once such a pass was queued, or failed by `error`.
     It `began` with its first turn, and `joins` once its prompt was read beside others.
@@ -43,7 +45,7 @@ class RunningJob:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
         self.seat, self.waits, self.began, self.joins = seat, False, False, False
         self.error: Exception | None = None
-        self.emitted = 1
+        self.emitted, self.drafted = 1, False
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
         self._events: Generator[Event | Waiting] = kept.session.steps(
@@ -97,7 +99,7 @@ class RunningJob:
                     if isinstance(event, Reading) and event.reader == "target":
                         self._measure_chunk(event)
                     if isinstance(event, RoundDone):
-                        self.emitted = len(event.round.emitted)
+                        self.emitted, self.drafted = len(event.round.emitted), bool(event.round.draft)
                     yield event
                     if isinstance(event, Reading | RoundDone | Finish):
                         break
@@ -121,6 +123,26 @@ class Proof:
     takes_drafts: bool
 
 
+class Comparison:
+    """Passes with drafts and passes without, of the same jobs: costs of a job alone foretell those of several badly."""
+
+    def __init__(self) -> None:
+        self._passes, self._seconds, self._tokens = [0, 0], [0.0, 0.0], [0, 0]
+
+    def observe(self, drafted: bool, seconds: float, tokens: int) -> None:
+        """A pass of so many seconds, drafts included."""
+        self._passes[drafted] += 1
+        self._seconds[drafted] += seconds
+        self._tokens[drafted] += tokens
+
+    @property
+    def drafts(self) -> bool:
+        """Whether the next pass may hold drafts: these are tried first."""
+        if min(self._passes) < COMPARED_PASSES:
+            return self._passes[True] < COMPARED_PASSES
+        return self._seconds[True] * self._tokens[False] <= self._seconds[False] * self._tokens[True]
+
+
 class Sharing:
     """Who shares passes of one loaded pair. `refusal` says why nobody ever does, empty where they may."""
 
@@ -130,6 +152,7 @@ class Sharing:
         # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
         # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
+        self._compared = Comparison()
         self._batch: Batch | None = None
         network = pair.first.target.network
         try:
@@ -137,11 +160,8 @@ class Sharing:
                 self._batch = prove(network) if proof is None else Batch(network, proof.takes_drafts)
         except Refused as error:
             self.refusal = error.message
-
-    @property
-    def proof(self) -> Proof:
-        """What was found out of the network."""
-        return Proof(self.refusal, self._batch is not None and self._batch.takes_drafts)
+        # What was found out of the network.
+        self.proof = Proof(self.refusal, self._batch is not None and self._batch.takes_drafts)
 
     def seat(self, job: Job) -> Seat:
         """A place for `job`, in no batch where its text depends on its rounds: drawn under a seed, with a fixed K."""
@@ -187,7 +207,11 @@ class Sharing:
 
     def observe(self, jobs: Sequence[RunningJob], seconds: float) -> None:
         """A pass that `jobs` shared took so long, with all that the host did for it, drafts included."""
-        seconds *= len(jobs) / sum(job.emitted for job in jobs)  # in which each of them has a token
+        emitted = sum(job.emitted for job in jobs)
+        self._compared.observe(any(job.drafted for job in jobs), seconds, emitted)
+        if self._batch is not None:
+            self._batch.takes_drafts = self.proof.takes_drafts and self._compared.drafts
+        seconds *= len(jobs) / emitted  # in which each of them has a token
         if len(self._seconds) < TRIED_PASSES and self._tried == frozenset(map(id, jobs)):
             self._seconds.append(seconds)
             if len(self._seconds) == TRIED_PASSES:
@@ -208,7 +232,7 @@ class Sharing:
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
         """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""
         if self._tried != (tried := frozenset(map(id, jobs))):
-            self._tried, self._seconds, self._cheaper = tried, [], True
+            self._tried, self._seconds, self._cheaper, self._compared = tried, [], True, Comparison()
         return self._cheaper
 
     def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:

@@ -203,7 +203,7 @@ class Asked:
 
     def __init__(self, pair, prompt_tokens, tokens=10):
         self.handle, self.decodes = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), True
-        self.seat, self.emitted = Seat(Batch(pair.first.target.network)), 1
+        self.seat, self.emitted, self.drafted = Seat(Batch(pair.first.target.network)), 1, False
         self.seat.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
 
 
@@ -245,6 +245,25 @@ def test_a_pass_with_drafts_pays_by_the_tokens_that_it_gives(three):
         sharing.observe(asked, 4.0)
     sharing.choose(asked, 1 << 60)
     assert all(job_.seat.wanted for job_ in asked)
+
+
+@pytest.mark.parametrize(("seconds", "kept"), [(1.9, True), (2.1, False)])
+def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_plain_ones(three, seconds, kept):
+    """Two tokens of each against one of each in a second. Other jobs try again."""
+    sharing, _, asked = three
+    sharing.choose(asked, 1 << 60)
+    tried = []
+    for _ in range(3 * running.COMPARED_PASSES):
+        drafts = sharing._batch.takes_drafts
+        for one in asked:
+            one.drafted, one.emitted = drafts, 1 + drafts
+        sharing.observe(asked, seconds if drafts else 1.0)
+        tried.append(drafts)
+    each = running.COMPARED_PASSES
+    assert tried == [True] * each + [False] * each + [kept] * each
+    sharing.choose(asked[:2], 1 << 60)
+    sharing.observe(asked[:2], 1.0)
+    assert sharing._batch.takes_drafts
 
 
 def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():
