@@ -18,6 +18,7 @@ from specdec_cli.core.kinds import effective_rule
 from specdec_cli.engine.batch import Batch, Seat, Waiting, read_side_by_side
 from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.session.capacity import Capacity
@@ -225,8 +226,11 @@ class Sharing:
         return fitting
 
     def _bytes(self, jobs: Sequence[RunningJob]) -> int:
-        """Of the rows of `jobs`: all are as long as the longest, and there is room for a power of two of them."""
-        longest = max(most_tokens(job.handle.job, self._capacity) for job in jobs)
+        """Of the rows of `jobs`: all are as long as the longest, and there is room for a power of two of them.
+
+        Where drafts are taken back, rows have columns without a token.
+        """
+        longest = max(most_tokens(job.handle.job, self._capacity) for job in jobs) + MOST_GAPS * self.proof.takes_drafts
         return self._capacity.target_bytes(longest) << (len(jobs) - 1).bit_length()
 
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:

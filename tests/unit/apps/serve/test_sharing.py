@@ -16,6 +16,7 @@ from specdec_cli.apps.serve.shares import FairClock
 from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine.batch import Batch, Seat
+from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.session.capacity import capacity_of
 
 
@@ -218,7 +219,7 @@ def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
     """Rows are as long as the longest, and there are a power of two of them."""
     sharing, capacity, asked = three
     for few in (3, 2):
-        need = capacity.target_bytes(10 * few + 20) * (4 if few == 3 else 2)
+        need = capacity.target_bytes(10 * few + 20 + MOST_GAPS) * (4 if few == 3 else 2)
         for room, sharers in ((need, few), (need - 1, few - 1 if few > 2 else 0)):
             sharing.choose(asked[:few], room)
             assert [job.seat.wanted for job in asked[:few]] == [at < sharers for at in range(few)]
