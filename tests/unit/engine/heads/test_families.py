@@ -1,7 +1,6 @@
 """Heads of families beyond Qwen's: found by their tensors, and their proposals those of the published equations.
 
-The oracles: `fakes.plain_head`, numpy without a cache, which shares the target's hidden states alone; and MTPLX 2.12.2,
-recorded by tests/tools/record_mtplx.py, which shares nothing but the checkpoints.
+The oracle: `fakes.plain_head`, numpy without a cache, which shares the target's hidden states alone.
 """
 
 import mlx.core as mx
