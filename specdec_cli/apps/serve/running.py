@@ -1,7 +1,7 @@
 """The jobs that run: a job's turn, and the target passes that several share.
 
-A job decodes alone while it is the only one. From two on they take turns, each with its drafts, or share plain passes:
-whatever gives each of them its next token sooner.
+A job decodes alone while it is the only one. From two on they take turns, each with its drafts, or share passes, with
+drafts in them or without: whatever gives each of them its next token sooner.
 """
 
 from __future__ import annotations
