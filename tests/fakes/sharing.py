@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from specdec_cli.core.events import Round
 from specdec_cli.engine.batch import Batch, Seat, Waiting
 from specdec_cli.engine.decode import decode
+from specdec_cli.engine.drafters.base import read_together
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
@@ -31,7 +32,8 @@ class Reply:
     def begin(self, batch: Batch) -> None:
         """Its prompt is read, and nothing decoded yet."""
         self.target.reuse(self.context)
-        for _ in self.target.prefill(self.context):
+        self.target.commit(self.context, min(self.target.length, self._drafters.keeps(self.context)))
+        for _ in read_together(self.target, self._drafters.drafter, self.context):
             pass
         self.seat = Seat(batch)
         self._steps = decode(

@@ -4,12 +4,15 @@ import mlx.core as mx
 import pytest
 
 from conformance.architectures import architectures, tiny_network
+from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.engine.batch import Batch, Prompt, Seat, read_side_by_side
 from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache import rows
 from specdec_cli.engine.drafters.drafters import Drafters
-from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.drafters.lookup import LookupDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter, ModelDrafter
+from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.planning.costs import Costs
 from specdec_cli.engine.planning.history import History
@@ -80,6 +83,34 @@ def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(na
     assert not replies.differ(range(orders))
     assert replies.drafted > 8 * orders or not replies.batch.takes_back
     assert replies.batch.takes_drafts == replies.batch.takes_back
+
+
+def headed():
+    target = tiny_target("qwen3")
+    head = cached_head(target, agreeing_head(target)).head
+    return target, lambda own: HeadDrafter(CachedHead(head), own, greedy(target.vocab_size))
+
+
+@pytest.mark.parametrize("kind", ["head", "lookup"])
+def test_heads_and_lookups_draft_in_shared_passes(kind):
+    """A head reads its rows of the pass; what is looked up costs no pass at all."""
+    target, drafter = headed()
+    batch, drafted = prove(target.network), 0
+    assert batch.takes_drafts
+
+    def reply(number):
+        own, cheap = CachedModel(target.network), History(Costs({2: 1.01}, {1: 0.01}), 3 * (kind == "head"))
+        looks = LookupDrafter() if kind == "lookup" else None
+        drafters = Drafters(None if looks else drafter(own), "auto", looks, history=cheap)
+        return Reply(own, drafters, greedy(own.vocab_size), prompt(number, LENGTHS[number] + 2), 60)
+
+    alone = [run_alone(reply(number), batch) for number in range(len(LENGTHS))]
+    for seed in range(4):
+        replies = [reply(number) for number in range(len(LENGTHS))]
+        run_together(batch, replies, seed)
+        assert [one.context for one in replies] == alone
+        drafted += sum(len(round.draft) > 0 for one in replies for round in one.rounds if round.batch_size > 1)
+    assert drafted > 20
 
 
 def stays(cache, source, row):
