@@ -28,8 +28,9 @@ from specdec_cli.session.session import LoadedPair
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 # Passes that the same jobs shared after which it is known what they cost; the first one copies caches.
 TRIED_PASSES = 3
-# Passes with drafts, and passes without, after which it is known for these jobs which of them take less time a token.
-COMPARED_PASSES = 6
+# Tokens out of passes with drafts, and of passes without, after which it is known for so many jobs which take less time
+# a token; and passes after which that is asked again.
+COMPARED_TOKENS, RENEWED_PASSES = 24, 128
 # Prompts that are read in one pass, and how much longer than the shortest one the longest may be beside twice that.
 MOST_PROMPTS, MOST_PADDED = 8, 16
 
@@ -125,22 +126,24 @@ class Proof:
 
 
 class Comparison:
-    """Passes with drafts and passes without, of the same jobs: costs of a job alone foretell those of several badly."""
+    """Passes with drafts and without, of as many jobs: costs of a job alone foretell those of several badly."""
 
     def __init__(self) -> None:
-        self._passes, self._seconds, self._tokens = [0, 0], [0.0, 0.0], [0, 0]
+        self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
 
     def observe(self, drafted: bool, seconds: float, tokens: int) -> None:
         """A pass of so many seconds, drafts included."""
-        self._passes[drafted] += 1
+        if self._passes == RENEWED_PASSES:
+            self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
+        self._passes += 1
         self._seconds[drafted] += seconds
         self._tokens[drafted] += tokens
 
     @property
     def drafts(self) -> bool:
         """Whether the next pass may hold drafts: these are tried first."""
-        if min(self._passes) < COMPARED_PASSES:
-            return self._passes[True] < COMPARED_PASSES
+        if min(self._tokens) < COMPARED_TOKENS:
+            return self._tokens[True] < COMPARED_TOKENS
         return self._seconds[True] * self._tokens[False] <= self._seconds[False] * self._tokens[True]
 
 
@@ -153,7 +156,7 @@ class Sharing:
         # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
         # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
-        self._compared = Comparison()
+        self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None
         network = pair.first.target.network
         try:
@@ -209,9 +212,10 @@ class Sharing:
     def observe(self, jobs: Sequence[RunningJob], seconds: float) -> None:
         """A pass that `jobs` shared took so long, with all that the host did for it, drafts included."""
         emitted = sum(job.emitted for job in jobs)
-        self._compared.observe(any(job.drafted for job in jobs), seconds, emitted)
+        compared = self._compared.setdefault(len(jobs), Comparison())
+        compared.observe(any(job.drafted for job in jobs), seconds, emitted)
         if self._batch is not None:
-            self._batch.takes_drafts = self.proof.takes_drafts and self._compared.drafts
+            self._batch.takes_drafts = self.proof.takes_drafts and compared.drafts
         seconds *= len(jobs) / emitted  # in which each of them has a token
         if len(self._seconds) < TRIED_PASSES and self._tried == frozenset(map(id, jobs)):
             self._seconds.append(seconds)
@@ -236,7 +240,7 @@ class Sharing:
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
         """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""
         if self._tried != (tried := frozenset(map(id, jobs))):
-            self._tried, self._seconds, self._cheaper, self._compared = tried, [], True, Comparison()
+            self._tried, self._seconds, self._cheaper = tried, [], True
         return self._cheaper
 
     def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:

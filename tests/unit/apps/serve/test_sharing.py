@@ -250,19 +250,22 @@ def test_a_pass_with_drafts_pays_by_the_tokens_that_it_gives(three):
 
 @pytest.mark.parametrize(("seconds", "kept"), [(1.9, True), (2.1, False)])
 def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_plain_ones(three, seconds, kept):
-    """Two tokens of each against one of each in a second. Other jobs try again."""
+    """Two tokens of each against one of each in a second; asked anew at times, and for every number of jobs."""
     sharing, _, asked = three
     sharing.choose(asked, 1 << 60)
     tried = []
-    for _ in range(3 * running.COMPARED_PASSES):
+    for _ in range(running.RENEWED_PASSES + 1):
         drafts = sharing._batch.takes_drafts
         for one in asked:
             one.drafted, one.emitted = drafts, 1 + drafts
         sharing.observe(asked, seconds if drafts else 1.0)
         tried.append(drafts)
-    each = running.COMPARED_PASSES
-    assert tried == [True] * each + [False] * each + [kept] * each
-    sharing.choose(asked[:2], 1 << 60)
+    with_drafts, without = running.COMPARED_TOKENS // 6, running.COMPARED_TOKENS // 3
+    begin = with_drafts + without
+    assert tried == [True] * with_drafts + [False] * without + [kept] * (running.RENEWED_PASSES + 1 - begin)
+    assert sharing._batch.takes_drafts
+    for _ in range(begin):
+        sharing.observe(asked, 1.0)
     sharing.observe(asked[:2], 1.0)
     assert sharing._batch.takes_drafts
 
