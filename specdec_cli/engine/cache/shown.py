@@ -20,7 +20,7 @@ from specdec_cli.engine.cache.window import WindowKVCache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class KeyValues:
     """Keys and values [1, H, S, D], packed where the target packs them; `mask` [Q, S], None: every query sees all.
 
     In a layer of mlx-lm's it takes the place of a cache to which nothing is added.
@@ -46,7 +46,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PackedRows(Rows):
+class PackedKeyValues(KeyValues):
     """Those of a quantized cache."""
 
     group_size: int
@@ -65,7 +65,7 @@ class PackedRows(Rows):
 class Shown:
     """Rows by the kind of attention, for `queries` queries, one a position, of which the first is `position`."""
 
-    rows: Mapping[str, Rows]
+    rows: Mapping[str, KeyValues]
     position: int
     queries: int
 
@@ -88,7 +88,7 @@ def shown(layers: Sequence[Any], owned: Mapping[str, int], length: int, queries:
     return Shown({kind: _rows(layers[at], first, length) for kind, at in owned.items()}, first, queries)
 
 
-def _rows(part: Any, first: int, end: int) -> Rows:
+def _rows(part: Any, first: int, end: int) -> KeyValues:
     """Of `part` what queries at `first` to `end` see, which is what lies before them."""
     keys, values, origin, before = part.keys, part.values, 0, end
     if isinstance(part, WindowKVCache):
@@ -101,5 +101,5 @@ def _rows(part: Any, first: int, end: int) -> Rows:
         places, seen = mx.arange(begin, end), mx.arange(first, end + 1)[:, None]
         mask = (places < seen) & (places >= seen - before)
     if isinstance(part, QuantizedKVCache):
-        return PackedRows(keys, values, mask, part.group_size, part.bits)
-    return Rows(keys, values, mask)
+        return PackedKeyValues(keys, values, mask, part.group_size, part.bits)
+    return KeyValues(keys, values, mask)
