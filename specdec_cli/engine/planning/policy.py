@@ -158,6 +158,9 @@ def plan_shared(s: Situation, others: Sequence[Worth]) -> Plan:
     A pass of B replies, each with a draft of up to K, has B (K + 1) rows, and costs what one reply's pass of so many
     does; drafts are made one after another. The K is the one whose tokens cost least, all replies' together.
     """
+    undrafted = Plan(reason="requests share the pass", shared=True)
+    if len(others) >= len(s.passes):  # more of them than rows of any pass whose cost is known
+        return undrafted
     plain = Choice(0, s.passes[len(others)], 1.0 + len(others))
     best, drafter, own = shared_choice(s.passes, [Worth(), *others]), NONE.name, Worth()
     for name, rates, drafts in offers(s):
@@ -168,7 +171,7 @@ def plan_shared(s: Situation, others: Sequence[Worth]) -> Plan:
         if choice.k and choice.price < best.price and pays:
             best, drafter, own = choice, name, worth
     k = min(best.k, len(own.tokens) - 1)
-    return Plan(drafter if k else NONE.name, k, "requests share the pass", shared=True, worth=own)
+    return replace(undrafted, drafter=drafter if k else NONE.name, k=k, worth=own)
 
 
 def offers(s: Situation) -> Sequence[tuple[str, tuple[float, ...], tuple[float, ...]]]:

@@ -68,3 +68,4 @@ def test_a_fixed_k_is_the_most_and_forced_tokens_are_drafted_as_they_are():
 
 def test_no_pass_is_wider_than_any_whose_cost_is_known():
     assert plan(drafting(row=0.0, rate=1.0, others=15)).k <= 1
+    assert plan(drafting(row=0.0, rate=1.0, others=63)).k == 0
