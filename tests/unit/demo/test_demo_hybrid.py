@@ -82,7 +82,7 @@ def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files, 
     monkeypatch.setattr(agreements, "load_head", disordered)
     _, found = load_agreeing(files, pair.first.target, iter(texts))
     with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of hybrid, where chance guesses \d+ %"):
-        found.require("hybrid", "hybrid")
+        found.require(files, "hybrid")
 
 
 @pytest.mark.slow
