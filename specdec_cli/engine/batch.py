@@ -170,8 +170,9 @@ class Batch:
         """So many tokens [T] to each row; those of shorter ones are none at their ends."""
         fed = [ids.size for ids in tokens]
         with self._rows.feeding(fed):
-            padded = mx.stack([mx.pad(ids, (0, max(fed) - ids.size)) for ids in tokens])
-            return self._network.forward_rows(padded, self._rows.layers)
+            # A pad of nothing costs, too: 8 of them 5 % of a pass of 0.25 s.
+            padded = (mx.pad(ids, (0, lacking)) if (lacking := max(fed) - ids.size) else ids for ids in tokens)
+            return self._network.forward_rows(mx.stack(list(padded)), self._rows.layers)
 
     def take_back(self, seat: Seat, count: int) -> None:
         """The last `count` tokens of the part that `seat` had of the last pass are none any more."""
