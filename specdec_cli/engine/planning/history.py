@@ -166,29 +166,22 @@ class History:
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
         self._context += emitted
         self._pay(SHARE * emitted)
-        if round.batch_size > 1:  # the time of a pass that replies share is no round's of their own
-            self._observe_shared(round)
-            return
+        alone = round.batch_size <= 1  # the time of a pass that replies share is no round's of their own
         if learns_from(round.drafter):
-            self._observe_drafted(round)
+            if alone:
+                self._observe_drafted(round)
+            self._released, self._unread, self._idle = False, 0, 0
+            self.acceptance.observe(k, round.accepted)
+            self._deepest = max(self._deepest, min(round.accepted + 1, k))
             return
         self._unread += emitted
         self._idle += emitted * self._chooses
         if self._idle - emitted < FORGET_TOKENS <= self._idle:
             self.costs.forget()
-        if k:  # a lookup has no cost of its own: all its time is the pass's
+        if alone and k:  # a lookup has no cost of its own: all its time is the pass's
             self.costs.observe_drafted(k, None, round.draft_seconds + round.verify_seconds)
-        else:
+        elif alone:
             self.costs.observe_plain(round.verify_seconds, queued, followed)
-
-    def _observe_shared(self, round: Round) -> None:
-        k, emitted = len(round.draft), len(round.emitted)
-        drafted = learns_from(round.drafter)
-        self._unread, self._idle = (0, 0) if drafted else (self._unread + emitted, self._idle + emitted * self._chooses)
-        if drafted:
-            self._released = False
-            self.acceptance.observe(k, round.accepted)
-            self._deepest = max(self._deepest, min(round.accepted + 1, k))
 
     def _pay(self, steps: float) -> None:
         least = min(self._credit, -3 * MOST_CREDIT)
@@ -202,10 +195,7 @@ class History:
             read_seconds = round.draft_seconds - self.costs.draft_seconds(k)
         if not self._released:
             self.costs.observe_reading(unread, read_seconds)
-        self._released, self._unread, self._idle = False, 0, 0
         self.costs.observe_drafted(k, None if caught_up else round.draft_seconds, round.verify_seconds)
-        self.acceptance.observe(k, round.accepted)
-        self._deepest = max(self._deepest, min(round.accepted + 1, k))
         plain = self.costs.plain_seconds()
         self._pay(len(round.emitted) - (round.draft_seconds + round.verify_seconds) / plain)
         self._credit -= round.draft_prefill_seconds / plain * self._chooses

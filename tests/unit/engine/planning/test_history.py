@@ -49,6 +49,23 @@ def test_replies_that_follow_one_another_gain_nearly_what_the_best_k_would(machi
         assert best / adaptive(machine, text, 500, index, length=history).seconds >= 0.94, (index, text.name)
 
 
+def test_what_was_measured_of_drafting_is_forgotten_in_rounds_of_shared_passes_too():
+    """Their time tells nothing of a reply's own costs; their tokens count. The bug: it was kept for ever."""
+    history = History()
+    for index in range(12):
+        history.observe(Round(index, "model", (1, 2), 1, 7, (1, 7), 0.2, 0.2))
+    dear, shared = history.costs.round_steps(), Round(0, "none", (), 0, 7, (7,), 0.0, 9.0, batch_size=2)
+    for _ in range(FORGET_TOKENS - 1):
+        history.observe(shared)
+    assert history.costs.round_steps() == dear
+    history.observe(shared)
+    assert history.costs.round_steps() == History().costs.round_steps() != dear
+    drafted = Round(0, "model", (1, 2), 2, 7, (1, 2, 7), 9.0, 9.0, batch_size=2)
+    judged = history.acceptance.judged
+    history.observe(drafted)
+    assert history.acceptance.judged > judged and history.costs.round_steps() == History().costs.round_steps()
+
+
 @pytest.mark.parametrize("told", ["in this process", "by an earlier process"])
 def test_whatever_was_measured_once_drafting_is_tried_again_where_it_pays(told):
     """Control: before it is forgotten, nothing is drafted. The bug: one slow round, and no draft for ever."""
