@@ -362,7 +362,7 @@ MOVED: Mapping[str, str] = {
     "--hostfile": "--hosts A,B; over jaccl: mlx.launch --hostfile FILE -- python -m specdec_cli run …",
     "--no-keep": "specdec chat --private", "--no-history": "specdec chat --private",
     "--private": "specdec chat --private",
-    "--no-panel": "nothing: no panel is drawn here", "--panel": "nothing: no panel is drawn here",
+    **dict.fromkeys(("--panel", "--no-panel"), "leave it out: no panel is drawn here"),
     "--panel-size": "--no-panel hides the panel; where little room is, it is one line by itself",
     "--show-rejected": "--rounds prints every round with what was rejected; so do --trace FILE and specdec replay FILE",
     "--report": "its parts: specdec doctor --selftest --json, specdec audit --json, specdec bench --json",
