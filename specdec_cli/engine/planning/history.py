@@ -19,9 +19,6 @@ from specdec_cli.engine.planning.rates import MAX_LOOKUP, SHORTEST_MATCH, Accept
 
 # Plain steps that rounds which are tried may lose at most, beside a share of the reply.
 MOST_CREDIT = 4.0
-# K at most: this much beyond the deepest token that was judged.
-REACH = 3
-
 # K of the first try of what was predicted, doubled while all of it is accepted.
 FIRST_TRY = 2
 # Plain steps that predicted drafts may lose before they rest for so many tokens, twice as many each time; gains count
@@ -82,11 +79,11 @@ class History:
         `kept` is what `to_dict` wrote, in this process or an earlier one. Raises KeyError, TypeError or ValueError for
         anything else.
         """
-        self.acceptance, self._deepest, self._credit = Acceptance(), 1, 0.0
+        self.acceptance, self._credit = Acceptance(), 0.0
         known = None
         if kept is not None:
             self.acceptance = Acceptance(float(kept["judged"]), float(kept["accepted"]))
-            self._deepest, self._credit = int(kept["deepest"]), float(kept["credit"])
+            self._credit = float(kept["credit"])
             known = Costs.from_dict(kept["costs"])
         self.costs = RoundCosts(assumed or Costs(), known)
         self._max_k, self._reload_seconds = max_k, reload_seconds
@@ -128,7 +125,6 @@ class History:
             round,
             # A pass of 32 rows may take a second: what half as many take tells first.
             lookup=round.lookup[: 2 * max(self.costs.most_rows - 1, 1)],
-            deepest=min(self._max_k, self._deepest + REACH),
             judged=self.acceptance.judged > 0,
             steps=self.costs.round_steps(),
             passes=self.costs.pass_steps() if round.lookup or round.first or round.others is not None else (),
@@ -172,7 +168,6 @@ class History:
                 self._observe_drafted(round)
             self._released, self._unread, self._idle = False, 0, 0
             self.acceptance.observe(k, round.accepted)
-            self._deepest = max(self._deepest, min(round.accepted + 1, k))
             return
         self._unread += emitted
         self._idle += emitted * self._chooses
@@ -207,6 +202,5 @@ class History:
             "costs": self.costs.to_dict(),
             "judged": self.acceptance.all_judged,
             "accepted": self.acceptance.all_accepted,
-            "deepest": self._deepest,
             "credit": self._credit,
         }

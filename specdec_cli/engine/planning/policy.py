@@ -22,8 +22,8 @@ from specdec_cli.core.kinds import FORCED, NONE, UNTRIED
 GOOD_RATE = 0.85
 # Share of the tokens that finding out may lose; also a reply's own, before they are emitted.
 SHARE = 0.02
-# What drafting is expected to save over the price that is paid at once: reading, or a round that is tried.
-ODDS, TRYING_ODDS, LONG_ODDS = 1.2, 2.0, 4.0
+# What drafting is expected to save over the price that is paid at once: reading; a round that is tried, and its reading.
+ODDS, TRYING_ODDS = 1.2, 2.0
 # A reply still has this many tokens and as many as it had so far: lengths are long-tailed.
 TYPICAL_TOKENS = 64
 # Plain tokens in a row after which the draft gives its memory back.
@@ -244,11 +244,10 @@ def plan_network(s: Situation) -> tuple[Plan, float]:
     pays = (1 - best.price) * s.coming >= ODDS * s.reading
     if best.k and (pays or s.unread <= 1):
         return Plan(s.network, best.k, best.summary), best.price
-    credit = s.credit + SHARE * min(s.left, TYPICAL_TOKENS)
-    for stake, odds in ((credit - s.reading, TRYING_ODDS), (credit, LONG_ODDS)):
-        tried = cheapest(s.steps, [max(s.rate, GOOD_RATE)] * deepest, stake)
-        if tried.k and (1 - tried.price) * s.coming >= odds * (tried.steps - 1 + s.reading):
-            return Plan(s.network, tried.k, "trying whether drafting pays"), tried.price
+    stake = s.credit + SHARE * min(s.left, TYPICAL_TOKENS)
+    tried = cheapest(s.steps, [max(s.rate, GOOD_RATE)] * deepest, stake)
+    if tried.k and (1 - tried.price) * s.coming >= TRYING_ODDS * (tried.steps - 1 + s.reading):
+        return Plan(s.network, tried.k, "trying whether drafting pays"), tried.price
     if not s.judged:
         reason = UNTRIED
     elif best.k:
