@@ -4,7 +4,8 @@ A target of six layers (windows of 32, the last three share keys and values) lea
 an assistant learns what that target says, by the loop of `specdec tune`. Both are kept in FOLDER, and loaded from it as
 the product loads them. Counted on files that neither has seen: tokens accepted by position at K = 3, and the seconds of
 `auto` and of K = 3 over those of plain decoding, in turns, in one process; and the same for an assistant that was never
-trained, which guesses nothing. Greedy answers are compared token for token.
+trained, which guesses nothing. With `--width` both are that wide and never trained: steps of tens of milliseconds,
+where the host's own time does not decide. Greedy answers are compared token for token.
 """
 
 # ruff: noqa: E402 - mlx takes the BLAS that is loaded before it
@@ -46,9 +47,17 @@ from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 SIZE, OWN, WIDTH, BATCH, K = 128, 64, 128, 16, 3
-TEXT = TEXTS["e"] | {"hidden_size": SIZE, "intermediate_size": 256, "num_hidden_layers": 6, "sliding_window": 32}
-TEXT |= {"vocab_size": BYTES, "vocab_size_per_layer_input": BYTES}
-CONFIG = {"model_type": "gemma4", "dtype": "float32", "vocab_size": BYTES, "text_config": TEXT, "eos_token_id": [2, 0]}
+
+
+def config_of(size, inner):
+    """A target `size` wide, with `inner` columns between a layer's two products."""
+    text = TEXTS["e"] | {"hidden_size": size, "intermediate_size": inner, "num_hidden_layers": 6, "sliding_window": 32}
+    text |= {"vocab_size": BYTES, "vocab_size_per_layer_input": BYTES}
+    ends = {"eos_token_id": [2, 0]}
+    return {"model_type": "gemma4", "dtype": "float32", "vocab_size": BYTES, "text_config": text} | ends
+
+
+CONFIG = config_of(SIZE, 256)
 
 
 def files():
@@ -84,12 +93,19 @@ def trained_target(data, steps):
     return network
 
 
+def untrained(pair, target):
+    """The pair of that target with an assistant that was never trained."""
+    module, _ = new_assistant(target.network.module)
+    head = CachedHead(Head(module, target.network, "untrained", recent=1))
+    return LoadedPair(pair.pair, pair.names, pair.tokenizer, Slot(target, head))
+
+
 def new_assistant(network):
     own = {"hidden_size": OWN, "intermediate_size": 128, "num_hidden_layers": 4}
     own |= {"layer_types": [SLIDING, SLIDING, SLIDING, FULL]}
     config = config_over(network.language_model.model.config, 37, 12)
     config["text_config"] |= own | {"num_kv_shared_layers": 4}
-    module = ASSISTANT_BUILD.head(config, True, SIZE)
+    module = ASSISTANT_BUILD.head(config, True, network.language_model.model.config.hidden_size)
     embedding = network.language_model.model.embed_tokens.weight
     # Its output head is not trained by tune's loop: the target's, in fewer directions.
     directions = np.linalg.svd(np.array(embedding), full_matrices=False)[2][:OWN]
@@ -154,26 +170,31 @@ def main():
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--prompts", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--width", type=int, help="of a pair that was never trained, in place of the trained one")
     args = parser.parse_args()
     data, held = files()
     print(
         f"{device.device_name()}, {BLAS}, mlx {device.versions()['mlx']}; {len(data)} bytes, {len(held)} files held out"
     )
     if not args.folder.exists():
-        network = trained_target(data, args.steps)
+        if args.width:
+            config = config_of(args.width, 4 * args.width)
+            network = gemma4.Model(gemma4.ModelArgs.from_dict(config))
+        else:
+            config, network = CONFIG, trained_target(data, args.steps)
         tensors = {name: np.array(value) for name, value in tree_flatten(network.parameters())}
-        write_checkpoint(args.folder / "target", tensors, CONFIG, metadata={"format": "mlx"})
+        write_checkpoint(args.folder / "target", tensors, config, metadata={"format": "mlx"})
         write_tokenizer(args.folder / "target", byte_tokenizer(), chat_template="{{ messages[-1]['content'] }}")
-        trained_assistant(CachedModel(network, "target"), data, args.steps, args.folder / "assistant")
-    pair = load(Pair("trained", str(args.folder / "target"), str(args.folder / "assistant")))
-    print(f"proven at load: {pair.first.draft.head.agreement}")
+        if not args.width:
+            trained_assistant(CachedModel(network, "target"), data, args.steps, args.folder / "assistant")
+    assistant = None if args.width else str(args.folder / "assistant")
+    pair = load(Pair("trained", str(args.folder / "target"), assistant))
     prompts = [pair.text_tokens(text[200:600]) for text in held if len(text) > 700][: args.prompts]
-    compared(pair, prompts, args.tokens)
-    target = pair.first.target
-    module, _ = new_assistant(target.network.module)
-    untrained = CachedHead(Head(module, target.network, "untrained", recent=1))
+    if not args.width:
+        print(f"proven at load: {pair.first.draft.head.agreement}")
+        compared(pair, prompts, args.tokens)
     print("an assistant that was never trained:")
-    compared(LoadedPair(pair.pair, pair.names, pair.tokenizer, Slot(target, untrained)), prompts, args.tokens)
+    compared(untrained(pair, pair.first.target), prompts, args.tokens)
 
 
 if __name__ == "__main__":
