@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
@@ -44,6 +45,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapped(**values: Any) -> None:
+        if values.get("offline"):  # no library may open a connection; those that obey it read it as they are imported
+            os.environ["HF_HUB_OFFLINE"] = "1"
         for name, group in groups.items():
             values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
         command(**values)

@@ -16,7 +16,6 @@ from itertools import takewhile
 import typer
 
 from specdec_cli.command.config import is_on_the_line
-from specdec_cli.command.load import forbid_network
 from specdec_cli.command.options import ModelOptions
 from specdec_cli.command.table import pair_names
 from specdec_cli.core.errors import SpecdecError, UsageError
@@ -133,7 +132,6 @@ def name_first(
     Raises: UsageError for two arguments of which the first names no model, or is a second one; NotAvailable for an only
     one that is like a name, and nobody's.
     """
-    forbid_network(models.offline)  # before the look for models imports what obeys it
     named = is_on_the_line(context, "pair") or is_on_the_line(context, "target")
     if first is None or (prompt is None and (named or not names_a_model(first, ALONE))):
         if first and not named and NUMBERED.fullmatch(first):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -81,10 +80,9 @@ def specify(
 ) -> PairSpec:
     """The pair that these options name, and its drafter at every K of `ks`, where some were asked for.
 
-    `--offline` holds from here on. With `shown` a person reads meanwhile that something is loaded.
+    With `shown` a person reads meanwhile that something is loaded.
     Raises: NoPair where nobody named a pair and the prompt is not `raw`: the demo pair answers no questions.
     """
-    forbid_network(models.offline)
     drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
     with choosing(models, shown=shown, plain=plain) as line:
         from specdec_cli.pairs.choose import choose
@@ -102,12 +100,6 @@ def require_named(spec: PairSpec, raw: bool) -> None:
 
     if not (spec.named or raw):
         raise no_pair()
-
-
-def forbid_network(offline: bool) -> None:
-    """`--offline`: no library may open a connection. It has to be said before any of them is imported."""
-    if offline:
-        os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> StatusLine:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from specdec_cli.apps.chat.command import ANSWER, keys_kept, open_transcript, talk
+from specdec_cli.apps.chat.command import ANSWER, keys_kept, open_transcript
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.habits import name_first
 from specdec_cli.command.load import (
@@ -85,6 +85,8 @@ def run(
         asked = AnswerSettings.read(answer, sampling, shape)
         keeper = None if private else Keeper(tells=display.notices)
         with keys_kept(display):
+            from specdec_cli.apps.chat.talk import talk  # mlx takes seconds
+
             talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not private, cache_disk)
         return
     asked = AnswerSettings.read(answer, sampling, shape)

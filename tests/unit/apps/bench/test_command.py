@@ -12,7 +12,8 @@ from contextlib import nullcontext
 import pytest
 
 from fakes.models import TINY, tiny_folder
-from specdec_cli.apps.bench.command import BenchOptions, parse_lengths
+from specdec_cli.apps.bench.bench import parse_lengths
+from specdec_cli.apps.bench.command import BenchOptions
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.result import from_dict, read_result
 from specdec_cli.command.table import CONTENDERS
@@ -168,7 +169,7 @@ def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, mo
         seen.append("loads")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("specdec_cli.apps.bench.command.awake", lambda: nullcontext(seen.append("awake")))
+    monkeypatch.setattr("specdec_cli.apps.bench.bench.awake", lambda: nullcontext(seen.append("awake")))
     monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
     assert specdec("bench", "-q", "-p", "demo")[0] == 130
     assert seen == ["awake", "loads"]
