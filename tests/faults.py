@@ -197,9 +197,9 @@ FAULTS = (
     ),
     Fault(
         "H9 a verdict on memory without the draft",
-        "session/load.py",
-        "memory_obstacle(files, reserve_tokens, kv_bits, notify, machines)",
-        "memory_obstacle(replace(files, draft=None), reserve_tokens, kv_bits, notify, machines)",
+        "pairs/fit.py",
+        "return self.sizes(self.tokens)",
+        "return self.sizes(self.tokens)[:1]",
         "unit/session/test_load.py::test_a_draft_that_does_not_fit_beside_its_target_is_refused",
     ),
     Fault(
@@ -276,7 +276,7 @@ FAULTS = (
     Fault(
         "costs of another cache precision are taken for the same",
         "session/load.py",
-        " · kv {kv_bits or 'full'}",
+        " · kv {fit.kv_bits or 'full'}",
         "",
         "unit/session/test_load.py::test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_context",
     ),

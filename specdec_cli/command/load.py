@@ -140,18 +140,18 @@ def load_session(
     with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as line:
         from specdec_cli.engine.group import joined
         from specdec_cli.session.cost_file import cost_file
-        from specdec_cli.session.load import load
+        from specdec_cli.session.load import Wishes, load_spec
 
-        return load(
-            spec,
-            reserve_tokens=None if models.force else reserve_tokens,
-            kv_bits=models.kv_bits,
-            costs=cost_file() if remember_costs else None,
-            tell=line.tell,
-            report=line.say,
-            request=request,
+        wishes = Wishes(
+            None if models.force else reserve_tokens,
+            models.kv_bits,
+            request,
+            cost_file() if remember_costs else None,
+            line.tell,
+            line.say,
             group=joined(),
-        ).session()
+        )
+        return load_spec(spec, wishes).session()
 
 
 def without_reason(spec: PairSpec) -> PairSpec:

@@ -1,92 +1,56 @@
 """Can this pair run here, and is its draft worth using? By its files alone: no weight is read.
 
-Cache sizes come from the architecture's own caches, built lazily and never evaluated, so that every kind is counted as
-it is. Advice gives its reason and never refuses. Its sources: LM Studio's size table; measurements by others on Apple
-GPUs, collected in the project's notes.
+Advice gives its reason and never refuses. Its sources: LM Studio's size table; measurements by others on Apple GPUs,
+collected in the project's notes.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli import hub
-from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
+from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import parameters
 from specdec_cli.core.gain import round_steps
-from specdec_cli.core.kinds import DRAFTERS
-from specdec_cli.core.safetensors import WEIGHTS
 from specdec_cli.engine import device
-from specdec_cli.engine.load import empty_model, unverifiable
+from specdec_cli.engine.load import empty_model
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, typical_row
-from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.files import ModelFiles, Notify, PairFiles, unheard
-from specdec_cli.pairs.limits import LONGEST, Footprint, MemoryEstimate, prefill_bytes
+from specdec_cli.pairs.files import ModelFiles, PairFiles
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.verdict import PairVerdict
-from specdec_cli.system import servers
 
 DEFAULT_CONTEXT = 4096
-HINTED_BITS = 8
 MORE = "name more machines, or use a smaller target"
-# Contexts are tried in steps of so many tokens, up to the longest.
-STEP = 256
 # Tensors of a head's experts, by any of the names that they are stored under.
 EXPERTS = re.compile(r"\.(experts|switch_mlp)\.")
-VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
-def find_obstacles(files: PairFiles, kv_bits: int | None = None, machines: int = 1) -> Iterator[SpecdecError]:
-    """What keeps a pair from drafting, but for the memory; of several `machines` each has a share of the target.
-
-    Raises: NotAvailable for an architecture or a tokenizer that cannot be read, Refused for caches that cannot be
-    quantized to `kv_bits`, and for a target that cannot be shared.
-    """
-    drafts, target = DRAFTERS[files.spec.drafter].drafts, files.target.checkpoint
-    for checkpoint in files.checkpoints:
-        empty_model(checkpoint, kv_bits, machines if checkpoint is target else 1)
-        if drafts and (refusal := unverifiable(checkpoint)):
-            yield refusal
-    if files.head and (refusal := files.head.of_other_target(target)):
-        yield refusal
-    if files.vocab is not None and files.vocab.status == "incompatible":
-        yield files.vocab.refusal(*(checkpoint.name for checkpoint in files.checkpoints))
-
-
-def judge(
-    files: PairFiles,
-    context_tokens: int | None,
-    kv_bits: int | None = None,
-    others: Sequence[tuple[str, int]] = (),
-) -> PairVerdict:
+def judge(fit: Fit, context_tokens: int | None, others: Sequence[tuple[str, int]] = ()) -> PairVerdict:
     """Answers the five questions about a pair: tokenizers, template and stops, caches, memory, expected gain.
 
     `others` are further machines that share the target: their names, and the bytes that models may take there.
 
-    Raises: NotAvailable where a tokenizer cannot be read or an architecture is unknown, Refused where caches cannot be
-    quantized to `kv_bits`.
+    Raises: NotAvailable where a tokenizer cannot be read.
     """
-    pair, head, tokenizer = files.pair, files.head, files.tokenizer
-    networks = [empty_model(checkpoint, kv_bits) for checkpoint in files.checkpoints]
-    machines, tokens = 1 + len(others), context_tokens or DEFAULT_CONTEXT
-    obstacles = [*find_obstacles(files, kv_bits, machines)]
-    weights = [model.weight_bytes for model in files.models]
-    machines = 1 if obstacles else machines
-    memory = estimate(files.checkpoints, weights, tokens, kv_bits, head, context_tokens or 0, machines=machines)
-    elsewhere = [(name, replace(memory, available_bytes=usable, servers=())) for name, usable in others]
+    files, tokenizer = fit.files, fit.files.tokenizer
+    memory = fit.at(context_tokens or min(DEFAULT_CONTEXT, fit.longest))
+    elsewhere = [(name, replace(memory, usable_bytes=usable, servers=())) for name, usable in others]
+    obstacles = [*fit.refusals()]
     for name, one in [("", memory), *elsewhere]:
         if not one.fits:
             obstacles.append(one.obstacle() if not name else DoesNotFit(f"{name}: {one.obstacle().message}", MORE))
-    if obstacles and (alone := files.without_unasked_head):
-        verdict = judge(alone, context_tokens, kv_bits, others)  # as loading does: such a head is left alone
+    if obstacles and (alone := fit.without_unasked_head):
+        verdict = judge(alone, context_tokens, others)  # as loading does: such a head is left alone
         if not verdict.obstacles:
             return replace(verdict, warnings=(*verdict.warnings, f"no head drafts: {obstacles[0].message}"))
+    pair, head = files.pair, files.head
+    networks = [empty_model(checkpoint, fit.kv_bits) for checkpoint in files.checkpoints]
     sides = [Side.of(one, network) for one, network in zip(files.models, networks, strict=True)]
     draft = sides[1] if len(sides) == 2 else None
     shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has
@@ -246,114 +210,3 @@ def _chip(chip: str) -> list[str]:
         cost = f"{chip}: before M3 several rows at once cost nearly as much as one by one, and pairs often lose"
         return [cost, "on text that repeats itself try --drafter ngram: it costs no draft passes"]
     return []
-
-
-def footprint(
-    checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel | None = None
-) -> Footprint:
-    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory, `model` has its shapes.
-
-    Raises: NotAvailable for a size that is none.
-    """
-    value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
-    hidden = checkpoint.whole("hidden_size", 0)
-    rows = min(device.prefill_tokens(), context_tokens)
-    model = model or empty_model(checkpoint)
-    cache_bytes = model.cache_bytes(context_tokens, value_bytes)
-    # From the second chunk on a layer's cache is copied where it grows.
-    copied_bytes = cache_bytes // model.layers if rows < context_tokens else 0
-    # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
-    sizes = model.head_sizes
-    fused = not model.network.kv and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
-    return Footprint(
-        name=checkpoint.name,
-        weight_bytes=weight_bytes,
-        cache_bytes=cache_bytes,
-        # Without its Metal kernel a recurrence keeps the state of every token of the chunk, one layer at a time.
-        prefill_bytes=(0 if device.backend() == "metal" else rows * model.state_bytes)
-        + copied_bytes
-        + prefill_bytes(
-            rows,
-            context_tokens,
-            model.layers,
-            hidden,
-            checkpoint.whole("intermediate_size", 4 * hidden),
-            checkpoint.whole("num_attention_heads", 1),
-            value_bytes,
-            fused_attention=fused,
-        ),
-    )
-
-
-def estimate(
-    checkpoints: Sequence[Checkpoint],
-    weight_bytes: Sequence[int],
-    context_tokens: int,
-    kv_bits: int | None = None,
-    head: HeadFiles | None = None,
-    asked: int = 0,
-    search: bool = True,
-    machines: int = 1,
-) -> MemoryEstimate:
-    """All models of a pair, their weights taking `weight_bytes`, and its head, against what this device may use.
-
-    Where they do not fit, the same is estimated with quantized caches, if they allow it, for the hint. `search`: the
-    longest context that fits is wanted also where they do. One `asked` for may be longer than they were made for. Of
-    several `machines` it is one's: a share of the target, and all else.
-    Raises: Refused if a model's caches cannot be quantized to `kv_bits`.
-    """
-    usable_bytes, beside = device.usable_bytes(), servers.others()
-
-    def at(tokens: int, models: Sequence[CachedModel]) -> MemoryEstimate:
-        sizes = zip(checkpoints, weight_bytes, models, strict=True)
-        parts = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in sizes]
-        if head is not None:  # it reads the prompt with the target, whose layers take more for it
-            weights = _bytes_beside(checkpoints, head)
-            parts.append(Footprint(f"{head.name} (head)", weights, head.cache_bytes(tokens), 0))
-        return MemoryEstimate(tuple(parts), tokens, usable_bytes, servers=beside)
-
-    # What the model with the shortest context was made for.
-    longest = min([limit for checkpoint in checkpoints if (limit := checkpoint.context_limit)], default=LONGEST)
-    longest = max(longest, min(asked, LONGEST))
-    shares = [machines, 1]
-    models = [empty_model(checkpoint, kv_bits, n) for checkpoint, n in zip(checkpoints, shares, strict=False)]
-    if machines > 1:  # embeddings and norms are on each of them
-        whole = empty_model(checkpoints[0]).weight_bytes
-        weight_bytes = [weight_bytes[0] * models[0].weight_bytes // whole, *weight_bytes[1:]]
-    context = min(context_tokens, longest)
-    found = at(context, models)
-    if search or not found.fits:
-        steps = range(STEP, longest + 1, STEP)
-        fitting = bisect_left(steps, True, key=lambda tokens: not at(tokens, models).fits)
-        found = replace(found, largest_context=longest if fitting == len(steps) else fitting * STEP)
-    if not found.fits and kv_bits is None and machines == 1:
-        with suppress(Refused):
-            quantized = [empty_model(checkpoint, HINTED_BITS) for checkpoint in checkpoints]
-            found = replace(found, fits_with_kv_bits=HINTED_BITS if at(context, quantized).fits else None)
-    return found
-
-
-def _bytes_beside(checkpoints: Sequence[Checkpoint], head: HeadFiles) -> int:
-    """Bytes of a head's weights, none where its files were counted with a model's."""
-    folders = {checkpoint.folder for checkpoint in checkpoints}
-    counted = all(path.parent in folders and path.match(WEIGHTS) for path in head.files)
-    return 0 if counted else head.loaded_bytes
-
-
-def memory_obstacle(
-    files: PairFiles, context_tokens: int, kv_bits: int | None = None, notify: Notify = unheard, machines: int = 1
-) -> DoesNotFit | None:
-    """The refusal of a pair that does not fit, with the numbers and what would fit.
-
-    `notify` hears of one that just fits beside servers.
-    """
-    checkpoints, head = files.checkpoints, files.head
-    weights = sum(c.loaded_bytes for c in checkpoints) + (_bytes_beside(checkpoints, head) if head else 0)
-    # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
-    if weights * 10 < device.usable_bytes() and context_tokens < 8192:
-        return None
-    sizes = [c.loaded_bytes for c in checkpoints]
-    found = estimate(checkpoints, sizes, context_tokens, kv_bits, head, search=False, machines=machines)
-    if found.fits and found.warning:
-        notify(found.warning)
-    return None if found.fits else found.obstacle()

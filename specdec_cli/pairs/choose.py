@@ -24,7 +24,7 @@ from specdec_cli.pairs.catalog import (
     size_bytes,
 )
 from specdec_cli.pairs.drafts import FoundDraft, find_drafts
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairRow, PairSpec, Registry
 from specdec_cli.system.machine import physical_bytes
@@ -97,7 +97,7 @@ def with_draft(
     # What a download may mend is not refused before it.
     with nullcontext() if here else suppress(SpecdecError):
         if here or is_downloaded(pair.target, pair.target_revision):
-            files = resolve(PairSpec(pair))
+            files = find(PairSpec(pair))
             if files.draft:
                 return PairSpec(pair, reason="the MTP head among the target's own files drafts")
             found = find_drafts(files.target.checkpoint, hub.models_here() if models is None else models, report)

@@ -180,8 +180,8 @@ class PairFiles:
         return self.tokenizer.or_of(*self.checkpoints)
 
 
-def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard, *, offline: bool = False) -> PairFiles:
-    """The files of the pair that `spec` asks for, each model at one commit. `notify` hears of a head that cannot draft.
+def find(spec: PairSpec, tell: Notify = unheard, weights: Weights = "here", *, offline: bool = False) -> PairFiles:
+    """The files of the pair that `spec` asks for, each model at one commit. `tell` hears of a head that cannot draft.
 
     `offline` asks the Hub nothing. Raises: NotAvailable, Refused.
     """
@@ -189,7 +189,7 @@ def resolve(spec: PairSpec, weights: Weights = "here", notify: Notify = unheard,
     with explain_offline(offline) if weights == "headers" else nullcontext():
         folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline)
         target = _read_model(folder, name, snapshot)
-        draft = _find_draft(pair, target, kind, weights, notify, offline)
+        draft = _find_draft(pair, target, kind, weights, tell, offline)
     target = replace(target, checkpoint=target.checkpoint.with_adapter(pair.target_adapter))
     if weights == "here" and (tuned := folder_of(pair)) is not None:
         require_bound(tuned, target.checkpoint, draft.checkpoint if isinstance(draft, ModelFiles) else None)

@@ -164,10 +164,10 @@ class PairSpec:
         return cls(pair, drafter or pair.drafter or DEFAULT_DRAFTER)
 
     def reading(self, draft_context: DraftContext | None) -> PairSpec:
-        """The same, of whose contexts the draft reads so many tokens; None: what the pair says."""
+        """The same, of whose contexts the draft reads so many tokens; None: what the pair says. Raises: UsageError."""
         if draft_context is None:
             return self
-        return replace(self, pair=replace(self.pair, draft_context=draft_context))
+        return replace(self, pair=require_valid(replace(self.pair, draft_context=draft_context)))
 
     def adapted(self, adapter: str | None) -> PairSpec:
         """The same with this adapter of the target, None: its own."""

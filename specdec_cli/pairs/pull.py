@@ -18,7 +18,8 @@ from specdec_cli.hub import HubSnapshot, Removal
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.catalog import is_local, registry, users_of
 from specdec_cli.pairs.check import judge
-from specdec_cli.pairs.files import HeadSource, resolve
+from specdec_cli.pairs.files import HeadSource, find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.pairs.registry import user_file
@@ -63,8 +64,8 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    files = resolve(PairSpec.of(pair), "headers", offline=offline)
-    found = judge(files, context_tokens)
+    files = find(PairSpec.of(pair), weights="headers", offline=offline)
+    found = judge(Fit.of(files), context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):

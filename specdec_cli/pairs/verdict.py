@@ -1,16 +1,18 @@
-"""The verdict on a pair (pure). An obstacle has an exit code; advice never forbids."""
+"""The verdict on a pair. An obstacle has an exit code; advice never forbids."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.gain import break_even_acceptance
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.vocab import VocabVerdict
-from specdec_cli.pairs.limits import MemoryEstimate
 from specdec_cli.pairs.pair import Pair
+
+if TYPE_CHECKING:  # its import takes seconds, and a table of pairs needs none
+    from specdec_cli.pairs.fit import Fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,13 @@ class PairVerdict:
     has_template: bool
     caches: tuple[tuple[str, str], ...]
     contexts: tuple[tuple[str, int | None, str], ...]
-    memory: MemoryEstimate
+    memory: Fit
     break_even: float | None
     warnings: tuple[str, ...]
     advice: tuple[str, ...]
     obstacles: tuple[SpecdecError, ...]
     head: HeadFiles | None = None
-    machines: tuple[tuple[str, MemoryEstimate], ...] = ()
+    machines: tuple[tuple[str, Fit], ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -45,7 +47,7 @@ class PairVerdict:
         pair, vocab, memory, head = self.pair, self.vocab, self.memory, self.head
         sizes = ("name", "weight_bytes", "cache_bytes")
         models = [{name: getattr(part, name) for name in sizes} for part in memory.footprints]
-        names = ("context_tokens", "peak_bytes", "limit_bytes", "fits", "largest_context")
+        names = ("peak_bytes", "limit_bytes", "fits", "largest_context")
         return {
             "pair": pair.name,
             "one_source": pair.one_source,
@@ -61,7 +63,8 @@ class PairVerdict:
             "has_template": self.has_template,
             "caches": dict(self.caches),
             "contexts": [{"name": name, "tokens": tokens, "stated_by": field} for name, tokens, field in self.contexts],
-            "memory": {name: getattr(memory, name) for name in names}
+            "memory": {"context_tokens": memory.tokens}
+            | {name: getattr(memory, name) for name in names}
             | {"models": models, "prefill_bytes": memory.prefill_bytes},
             "break_even_tokens_per_round": self.break_even,
             "break_even_acceptance": self.break_even and break_even_acceptance(self.break_even, pair.expected_k),
@@ -71,5 +74,5 @@ class PairVerdict:
         }
 
 
-def _sum(memory: MemoryEstimate) -> dict[str, Any]:
+def _sum(memory: Fit) -> dict[str, Any]:
     return {name: getattr(memory, name) for name in ("peak_bytes", "limit_bytes", "fits")}

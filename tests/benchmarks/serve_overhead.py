@@ -80,7 +80,7 @@ def main(count):
     """Prints a line for each kind of request."""
     import specdec_cli
     from fakes.server import serving
-    from specdec_cli.apps.serve.model import Model
+    from fakes.serving import model_of
     from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
     pair = specdec_cli.load("demo")
@@ -94,7 +94,7 @@ def main(count):
         request = specdec_cli.Request(k=K, max_tokens=tokens, sampling={"temperature": 0.0})
         return timed(lambda: list(session.reply(prompt, request, raw=raw)))
 
-    with serving(Model.of(pair, base, 1), desk) as (url, _), asking(url) as ask:
+    with serving(model_of(pair, base, 1), desk) as (url, _), asking(url) as ask:
         ways = {
             "one token": (
                 lambda: reply(chat, ids, 1),

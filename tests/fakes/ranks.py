@@ -176,11 +176,11 @@ def other_token(place, token):
 def other_files(here, there):
     """What others find in the folder `here`, it finds in `there`."""
 
-    def moved(spec, **more):
+    def moved(spec, tell):
         parts = {name: value.replace(here, there) for name, value in asdict(spec.pair).items() if here in str(value)}
-        return found(replace(spec, pair=replace(spec.pair, **parts)), **more)
+        return found(replace(spec, pair=replace(spec.pair, **parts)), tell)
 
-    found, loading.resolve = loading.resolve, moved
+    found, loading.find = loading.find, moved
 
 
 FAULTS = {fault.__name__: fault for fault in (other_version, own_k, unlike, other_token, other_files)}

@@ -7,11 +7,13 @@ from functools import cache
 
 from fakes.chat import BYTES, networks, tokenizer_in
 from specdec_cli.apps.serve.job import Job
+from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -31,6 +33,11 @@ def tiny_loaded(folder, kind="plain", context_limit=None, draft=True, kv_bits=No
     target, other = (CachedModel(network, kind, context_limit, kv_bits) for network in made)
     slot = Slot(target, other if draft else None)
     return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot)
+
+
+def model_of(pair, base, since):
+    """What clients may know of a pair that is loaded."""
+    return Model.of(find(PairSpec(pair.pair)), base, since)
 
 
 def ids(tokens, seed=0):

@@ -10,9 +10,9 @@ import pytest
 
 import specdec_cli as specdec
 from fakes.server import serving
+from fakes.serving import model_of
 from real import released
 from real.answers import TEXTS, equal
-from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
@@ -82,7 +82,7 @@ def test_every_draft_length_says_mlx_lm_s_own_tokens(pair, drafter, k):
 def test_two_clients_get_what_a_session_says(pair):
     (finish,) = (e for e in pair.session().reply(ASKED, max_tokens=24, temperature=0) if e.event == "finish")
     desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
-    with serving(Model.of(pair, specdec.Request(), 1), desk) as (url, _):
+    with serving(model_of(pair, specdec.Request(), 1), desk) as (url, _):
         messages = [{"role": "user", "content": ASKED}]
         with openai.OpenAI(base_url=f"{url}/v1", api_key="any", timeout=900) as client:
             said = client.chat.completions.create(model="default", messages=messages, temperature=0, max_tokens=24)

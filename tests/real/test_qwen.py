@@ -11,9 +11,9 @@ import pytest
 
 import specdec_cli as specdec
 from fakes.server import serving
+from fakes.serving import model_of
 from real import released
 from real.answers import TEXTS, equal, spoken
-from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
@@ -73,7 +73,7 @@ def test_a_chat_ends_by_itself_and_says_its_model_s_sampling_values(small):
 def url(small, qwen):
     folder = str(qwen)  # a processor reads a long prompt several times faster in float32 than in 4 bits
     desk = Scheduler(lambda: specdec.load(target=folder), SchedulerOptions(idle_seconds=None))
-    with serving(Model.of(small, specdec.Request(), 1), desk) as (url, _):
+    with serving(model_of(small, specdec.Request(), 1), desk) as (url, _):
         yield url
     desk.close()
 

@@ -30,7 +30,7 @@ from specdec_cli.core.kinds import DRAFTERS, LOOKUP, MODEL, MTP
 from specdec_cli.core.request import MAX_K, effective, one_name, parse_draft_context
 from specdec_cli.measure import prompts
 from specdec_cli.pairs.choose import choose
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.pairs.registry import record_measured, user_file
@@ -114,7 +114,7 @@ def _request(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequ
     if options.drafters and lacking and not pair.draft:
         raise UsageError(f"--drafter {lacking[0]}, and {pair.name} has no draft", "name one: --draft ID")
     if not options.drafters and not pair.draft:
-        own = resolve(PairSpec(pair)).draft
+        own = find(PairSpec(pair)).draft
         drafters = (MTP.name if own else LOOKUP.name,)  # without a draft, the text itself drafts
     settings = BenchSettings(
         pair=pair.name,

@@ -10,6 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
@@ -23,7 +24,8 @@ from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.measure.plain import plain_tokens
 from specdec_cli.measure.prompts import BenchPrompt, PromptId
-from specdec_cli.session.load import beside, load
+from specdec_cli.pairs.pair import PairSpec
+from specdec_cli.session.load import Wishes, beside, load_spec
 from specdec_cli.session.session import Session
 from specdec_cli.system.machine import physical_bytes
 from specdec_cli.version import __version__
@@ -158,8 +160,10 @@ def load_machine(
     longest = max(len(prompt.text) for prompt in request.prompts) // 3 + (request.settings.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
     reserve_tokens = None if request.force else 2 * longest
-    pair = load(request.pair, drafter=drafter.name, reserve_tokens=reserve_tokens, tell=tell, report=report)
-    pairs = [pair, *(beside(pair, name) for name in request.drafts)]
+    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report)
+    pair = load_spec(PairSpec(request.pair, drafter.name), wishes)
+    others = [replace(request.pair, draft=name, draft_revision=None, draft_adapter=None) for name in request.drafts]
+    pairs = [pair, *(beside(pair, other) for other in others)]
     sessions = [one.session(one.first) for one in pairs]
     return LiveMachine({session.pair.names[1]: session for session in sessions}, request, cancelled)
 

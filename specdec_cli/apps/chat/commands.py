@@ -21,7 +21,7 @@ from specdec_cli.core.template import THINK_WORDS, TemplateValues
 from specdec_cli.models.grammar import read_constraint, require_possible, require_uncut
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.choose import choose
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.transcript import Transcript, load
 
@@ -167,7 +167,7 @@ def _pair(chat: Chat, argument: str) -> None:
         spec, drafter = choose(argument, None, None, here=True), chat.loaded.drafter
         own = spec.reason or spec.pair.drafter or (drafter == LOOKUP.name and chat.loaded.pair.draft is None)
         spec = spec if own else replace(spec, drafter=drafter)
-        resolve(spec)  # what is missing is said before the present pair is unloaded
+        find(spec)  # what is missing is said before the present pair is unloaded
         chat.switch(spec)
     chat.screen.notice(chat.loaded.summary)
 

@@ -252,6 +252,7 @@ def check(
     from specdec_cli.pairs import catalog, files
     from specdec_cli.pairs.check import judge
     from specdec_cli.pairs.choose import choose
+    from specdec_cli.pairs.fit import Fit
     from specdec_cli.terminal.display import print_json
 
     with files.explain_offline(offline):
@@ -260,17 +261,18 @@ def check(
     for problem in catalog.partly_here(spec.pair.models):
         raise problem
     others = machine_bytes(machines, kv_bits)
-    found = judge(files.resolve(PairSpec.of(spec.pair), "headers", offline=offline), max_context, kv_bits, others)
+    found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
+    verdict = judge(Fit.of(found, kv_bits, 1 + len(others)), max_context, others)
     if spec.reason:
         say(spec.reason)
     if json:
-        print_json(sys.stdout, found.to_dict())
+        print_json(sys.stdout, verdict.to_dict())
     else:
-        first, last = (print_verdict, print_checks) if found.obstacles else (print_checks, print_verdict)
-        first(sys.stdout, found)
-        last(sys.stdout, found)
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+        first, last = (print_verdict, print_checks) if verdict.obstacles else (print_checks, print_verdict)
+        first(sys.stdout, verdict)
+        last(sys.stdout, verdict)
+    if verdict.exit_code:
+        raise typer.Exit(verdict.exit_code)
 
 
 @app.command()

@@ -171,19 +171,19 @@ def _answers(found: PairVerdict) -> list[tuple[str, str]]:
 
 
 def _memory_table(found: PairVerdict) -> Table:
-    estimate = found.memory
+    fit = found.memory
     table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
     table.add_column("memory", no_wrap=True)
-    for heading in ("weights", f"caches at {estimate.context_tokens}", "sum"):
+    for heading in ("weights", f"caches at {fit.tokens}", "sum"):
         table.add_column(heading, justify="right", no_wrap=True)
     roles = ("target", "head") if found.head else ROLES
-    for role, model in zip(roles, estimate.footprints, strict=False):
+    for role, model in zip(roles, fit.footprints, strict=False):
         parts = model.weight_bytes, model.cache_bytes, model.weight_bytes + model.cache_bytes
         table.add_row(role, *map(size, parts))
-    table.add_row("reading the prompt", "", "", size(estimate.prefill_bytes))
-    peak = f"{size(estimate.peak_bytes)} of {size(estimate.limit_bytes)}"
+    table.add_row("reading the prompt", "", "", size(fit.prefill_bytes))
+    peak = f"{size(fit.peak_bytes)} of {size(fit.limit_bytes)}"
     table.add_row(Text("peak, of what is usable", "bold"), "", "", Text(peak, "bold"))
     for name, other in found.machines:
         table.add_row(f"the same on {safe(name)}", "", "", f"{size(other.peak_bytes)} of {size(other.limit_bytes)}")
-    table.add_row("longest context that fits", "", "", f"{estimate.largest_context} tokens")
+    table.add_row("longest context that fits", "", "", f"{fit.largest_context} tokens")
     return table

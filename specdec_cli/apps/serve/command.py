@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
 from specdec_cli.apps.serve.clients import CLIENTS, KEY, Address, notes
 from specdec_cli.apps.serve.servers import start_in_background
 from specdec_cli.command.command import grouped, notify
-from specdec_cli.command.load import introduce_demo, load_session, specify, without_reason
+from specdec_cli.command.load import AnswerSettings, specify, without_reason
 from specdec_cli.command.options import ModelOptions
 from specdec_cli.command.values import parse_idle, parse_size
-from specdec_cli.core.errors import NotAvailable, UsageError
-from specdec_cli.core.format import size
+from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import Request, parse_k
+from specdec_cli.core.template import NO_VALUES
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.pairs.pair import PairSpec
 
-if TYPE_CHECKING:
-    from specdec_cli.pairs.pair import PairSpec
-    from specdec_cli.session.session import LoadedPair
-
 app = typer.Typer()
-# A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
-RESERVE_TOKENS = 4096
 EXAMPLES = """specdec serve
 specdec serve -p qwen3-8b --detach
 SPECDEC_API_KEY=… specdec serve --host 0.0.0.0"""
@@ -139,107 +128,37 @@ def serve(
 
     OpenAI's, Anthropic's, Ollama's and llama.cpp's protocols, closed to other machines.
     """
-    draft_length, idle_seconds = parse_k(k), parse_idle(keep.idle_unload)
+    settings = AnswerSettings(Request(max_context=max_context), parse_k(k), stop_repetition, NO_VALUES)
+    idle_seconds = parse_idle(keep.idle_unload)
     disk_bytes = 0 if keep.cache_disk is None else parse_size("--cache-disk", keep.cache_disk)
     key, origins, hosts = access.key(), access.origins(), access.hosts()
     require_key(access.host, hosts, key)
-    ks = () if draft_length is None else (draft_length,)
-    spec = without_reason(specify(models, ks, shown=not display.quiet, plain=display.plain))
-
-    def base(spec: PairSpec) -> Request:
-        """What every request starts from: the options, else the pair's own."""
-        pair, loops = spec.pair, spec.pair.stop_repetition if stop_repetition is None else stop_repetition
-        length = pair.k if draft_length is None else draft_length
-        return Request(k=length, drafter=spec.drafter, max_context=max_context, stop_repetition=loops)
-
+    spec = without_reason(specify(models, settings.ks, shown=not display.quiet, plain=display.plain))
     if config is not None:
-        return print_config(config, spec, base(spec), access.host, access.port, key is not None, display.plain)
+        base = settings.request(spec)
+        return print_config(config, spec, base, access.host, access.port, key is not None, display.plain)
     if detach:
         return start_in_background(access.port, shown=not display.quiet, plain=display.plain)
-    with ExitStack() as stack:
-        from specdec_cli.apps.serve.http.access import AccessPolicy
-        from specdec_cli.apps.serve.http.server import Server, listen
-        from specdec_cli.apps.serve.http.service import Service
-        from specdec_cli.apps.serve.log import ServerLog, words_file
-        from specdec_cli.apps.serve.model import Model, Switch
-        from specdec_cli.apps.serve.page import page_files
-        from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
-        from specdec_cli.pairs.files import resolve
-        from specdec_cli.session.disk_cache import DiskCache
-        from specdec_cli.session.disk_entries import disk_cache_folder
-        from specdec_cli.system.servers import announced
+    from specdec_cli.apps.serve.build import ServerOptions, run
+    from specdec_cli.apps.serve.http.access import AccessPolicy
+    from specdec_cli.apps.serve.scheduler import SchedulerOptions
 
-        log = ServerLog(sys.stderr, display.quiet, display.plain, stack.enter_context(words_file(keep.log)))
-        socket = stack.enter_context(closing(listen(access.host, access.port)))
-        policy = AccessPolicy(socket.getsockname()[1], access.host, key, origins, hosts)
-        name, drafter = spec.pair.name, drafter_at(models.drafter, ks)
-        disk = DiskCache(disk_cache_folder(), disk_bytes, log.say) if disk_bytes else None
-
-        def load(spec: PairSpec) -> LoadedPair:
-            holds(0, 0, loading=True)
-            try:
-                pair = load_session(
-                    spec, models, reserve_tokens=RESERVE_TOKENS, shown=not display.quiet, plain=display.plain
-                ).pair
-                return replace(pair, disk=disk)
-            except BaseException:
-                holds(0, 0)
-                raise
-
-        def load_other(name: str) -> LoadedPair:
-            return load(spec_here(name, drafter))
-
-        options = SchedulerOptions(
-            keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds
+    run(
+        ServerOptions(
+            spec,
+            models,
+            drafter_at(models.drafter, settings.ks),
+            settings.request,
+            AccessPolicy(access.port, access.host, key, origins, hosts),
+            SchedulerOptions(keep.parallel, slots=keep.slots, cache_bytes=keep.cache_bytes, idle_seconds=idle_seconds),
+            disk_bytes,
+            keep.switch,
+            keep.log,
+            display.quiet,
+            display.plain,
         )
-        model = Model.of_files(resolve(spec), base(spec), int(time.time()))
-        holds = stack.enter_context(announced(name, policy.url))
-        scheduler = Scheduler(partial(load, spec), options, switch=load_other, holds=holds)
-        stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
-        introduce_demo(name, shown=not display.quiet, plain=display.plain)
-        stack.callback(lambda: log.ended(scheduler.status()))
-        stack.callback(scheduler.close)  # before the sums are said, which are then those of all requests
-        others = Switch(
-            partial(pairs_here, name, drafter), base, with_draft=lambda spec: spec_here(spec.pair.name, drafter)
-        )
-        switch = others if keep.switch else None
-        service = Service(model, scheduler, policy, log.reply, page_files(), switch)
-        kept = f"up to {size(disk.most_bytes)} of what is read is kept in {disk.folder}" if disk else ""
-        Server(service, partial(log.started, name, policy.url, key is not None, kept)).run([socket])
+    )
     return None
-
-
-def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
-    """For --switch: what `specdec pairs` lists and is here, but for `first`, as models.toml and the folders are now.
-
-    `drafter` drafts for all of them, or each one's own. A model that only its path names is left out: no client hears
-    paths. Raises: NotAvailable.
-    """
-    from specdec_cli.pairs.catalog import other_rows, registry, rows
-
-    with no_request_to_blame():
-        known = registry()
-    listed = rows(known)
-    pairs = [row.pair for row in (*listed, *other_rows(known, listed)) if row.downloaded]
-    return {one.name: PairSpec.of(one, drafter) for one in pairs if one.name != first and one.name[0] not in "/~."}
-
-
-def spec_here(name: str, drafter: str | None) -> PairSpec:
-    """The pair or model of that name as models.toml and the folders are now. Raises: NotAvailable, Refused."""
-    from specdec_cli.pairs.choose import choose
-
-    with no_request_to_blame():
-        spec = choose(name, None, None, here=True)
-    return replace(spec, pair=replace(spec.pair, name=name), drafter=drafter or spec.drafter)
-
-
-@contextmanager
-def no_request_to_blame() -> Iterator[None]:
-    """Raises: NotAvailable for a wrong models.toml."""
-    try:
-        yield
-    except UsageError as error:
-        raise NotAvailable(error.message, error.hint) from error
 
 
 def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int, wants_key: bool, plain: bool) -> None:
@@ -248,11 +167,11 @@ def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int,
     Raises: NotAvailable, Refused, UsageError.
     """
     from specdec_cli.apps.serve.http.access import AccessPolicy
-    from specdec_cli.pairs.files import resolve
+    from specdec_cli.pairs.files import find
 
     if port == 0:
         raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
-    files = resolve(spec)
+    files = find(spec)
     tools = bool(files.tokenizer.call_format)
     to = Address(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
     for note in notes(name, to):

@@ -15,11 +15,9 @@ from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.models.tokenizer import Between, Tokenizer, unwatched
 from specdec_cli.models.turns import Message
 from specdec_cli.pairs.check import Side
-from specdec_cli.pairs.files import PairFiles, resolve
-from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.files import PairFiles, find
 from specdec_cli.pairs.names import settle
-from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.session import LoadedPair
+from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.session.text import conversation_tokens
 
 # Stands for what another turn would say; only where it begins matters.
@@ -46,31 +44,12 @@ class Model:
     sides: tuple[Side, ...] = ()
 
     @classmethod
-    def of(cls, pair: LoadedPair, base: Request, since: int) -> Model:
-        """The same of a pair that is loaded."""
-        return cls._of(pair.pair, pair.names, pair.tokenizer, pair.first.target.vocab_size, pair.context, base, since)
-
-    @classmethod
-    def of_files(cls, files: PairFiles, base: Request, since: int) -> Model:
-        """The same of a pair of which no weight was read. Raises: NotAvailable."""
-        model = cls._of(files.spec.pair, files.names, files.tokenizer, files.vocab_size, files.context, base, since)
-        sides = tuple(Side(one.weight_bytes, one.checkpoint.config) for one in files.models)
-        return replace(model, sides=sides)
-
-    @classmethod
-    def _of(
-        cls,
-        pair: Pair,
-        names: tuple[str, str | None],
-        tokenizer: Tokenizer,
-        vocab_size: int,
-        context: ContextLimit,
-        base: Request,
-        since: int,
-    ) -> Model:
-        target, draft = names
+    def of(cls, files: PairFiles, base: Request, since: int) -> Model:
+        """Of a pair of which no weight was read. Raises: NotAvailable."""
+        pair, (target, draft), limit = files.spec.pair, files.names, files.context.tokens(base)
         public = public_name(pair.name), public_name(target), draft and public_name(draft)
-        return cls(*public, tokenizer, vocab_size, context.tokens(base), base, since)
+        sides = tuple(Side(one.weight_bytes, one.checkpoint.config) for one in files.models)
+        return cls(*public, files.tokenizer, files.vocab_size, limit, base, since, sides=sides)
 
     def answers_to(self, name: str | None) -> bool:
         """Whether a request for the model `name` is for this one."""
@@ -130,13 +109,14 @@ class Switch:
 
     `here` gives them by name, as they are now, `with_draft` one of them with the draft that is found for it; `base` is
     what every request to one starts from. What is known of one is read when it is first asked for, without its weights,
-    and stays so.
+    and stays so, as does what `specs` says of it.
     """
 
     here: Callable[[], Mapping[str, PairSpec]]
     base: Callable[[PairSpec], Request]
     since: int = field(default_factory=lambda: int(time.time()))
     with_draft: Callable[[PairSpec], PairSpec] = replace
+    specs: dict[str, PairSpec] = field(default_factory=dict)
     _known: dict[str, Model] = field(default_factory=dict)
 
     def find(self, name: str, settle: Callable[[str], str] = settle) -> Model | None:
@@ -151,6 +131,7 @@ class Switch:
             if spec is None:
                 return None
             spec = self.with_draft(spec)
-            model = Model.of_files(resolve(spec), self.base(spec), self.since)
+            model = Model.of(find(spec), self.base(spec), self.since)
+            self.specs[spec.pair.name] = spec
             self._known[name] = replace(model, pair=spec.pair.name)
         return self._known[name]

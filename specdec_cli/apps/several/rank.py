@@ -29,7 +29,7 @@ def work() -> None:
     from specdec_cli.engine.group import NotWanted, joined
     from specdec_cli.measure.audit import AuditPlan, run_audit
     from specdec_cli.pairs.pair import PairSpec
-    from specdec_cli.session.load import load
+    from specdec_cli.session.load import Wishes, load_spec
     from specdec_cli.session.session import Session
 
     group = joined()
@@ -46,7 +46,8 @@ def work() -> None:
             clear_cache()
             spec, request = _read(PairSpec, values[0]), _read(Request, values[1])
             with suppress(NotWanted):
-                session = load(spec, reserve_tokens=values[2], request=request, group=group).session()
+                wishes = Wishes(reserve_tokens=values[2], request=request, group=group)
+                session = load_spec(spec, wishes).session()
         elif name == "measure":
             group.seconds(*values)
         elif session is not None and name == "audit":

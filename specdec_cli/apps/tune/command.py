@@ -15,7 +15,7 @@ import typer
 from specdec_cli.command.command import grouped, notify, say
 from specdec_cli.command.load import load_session, specify
 from specdec_cli.command.options import ModelOptions
-from specdec_cli.core.errors import Refused, UsageError
+from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import duration
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import DEFAULT_K
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from specdec_cli.apps.tune.documents import Document
-    from specdec_cli.apps.tune.trainee import Trainee
+    from specdec_cli.apps.tune.figures import Trained
     from specdec_cli.apps.tune.tuning import Tuning
     from specdec_cli.session.session import Session
 
@@ -80,7 +80,7 @@ def tune(
     reserve = 2 * (documents.PIECE + documents.SAID)
     session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
     learner = trainee(what, spec, session.pair, k, seed)
-    lesson = PIECES if predict_only else fitting_pieces(session.pair, learner.learning_bytes, learner.piece_bytes)
+    lesson = PIECES if predict_only else fitting_pieces(spec, session.pair, learner.learning_bytes, learner.piece_bytes)
     parts = documents.split(_documents(session, texts, chats, tell), seed)
     screen.print_split(sys.stdout, parts, seed)
     sys.stdout.flush()
@@ -133,41 +133,25 @@ def _documents(session: Session, texts: dict[str, str], chats: bool, tell: Calla
 
 
 def _train(tuning: Tuning, minutes: int, name: str, write: bool) -> None:
-    """Train, judge, and keep what pays."""
+    """Train, show what came of it, and list what pays."""
     from specdec_cli.apps.tune import screen
+    from specdec_cli.pairs.registry import add_pair, user_file
+
+    def on_trained(done: Trained) -> None:
+        screen.print_curve(sys.stdout, done)
+        say(f"{done.looks[-1].step} steps on {done.words} of the target's own tokens; {done.ended}")
 
     learner = tuning.learner
     say(f"training, for {minutes} min at most; Ctrl-C ends it and keeps the best so far", *filter(None, [learner.cost]))
-    with screen.tune_progress(sys.stderr, "training") as report:
-        done = tuning.train(report)
-    screen.print_curve(sys.stdout, done)
-    say(f"{done.looks[-1].step} steps on {done.words} of the target's own tokens; {done.ended}")
-    if not done.best:
-        say("not kept: no step agreed better with the target on the watched documents")
-        return
-    try:
-        with screen.tune_progress(sys.stderr, "judging") as report:
-            found = tuning.judge(done.best, report)
-    except Refused as error:  # a head that guesses hardly more than luck does
-        say(f"not kept: {error.message}")
-        return
-    screen.print_judgement(sys.stdout, found.before, found.after, found.judgement, found.general)
-    screen.print_beside(sys.stdout, found.beside)
-    sys.stdout.flush()
-    if found.judgement.refusal:
-        say(f"not kept: {found.judgement.refusal}")
-    else:
-        _keep(learner, tuning.keep(name, found), len(tuning.parts.trained), name, write)
-
-
-def _keep(learner: Trainee, place: Path, documents: int, name: str, write: bool) -> None:
-    """Makes what was kept in `place` a pair, or says how to use it."""
-    from specdec_cli.pairs.registry import add_pair, user_file
-
-    pair, spec = learner.listed(place), learner.spec
-    if write:
-        note = f"{spec.pair.name}, {learner.made} on {documents} documents"
-        add_pair(user_file(), replace(pair, name=name, note=note))
+    verdict = tuning.train(name, partial(screen.tune_progress, sys.stderr), on_trained)
+    if verdict.judged:
+        screen.print_judged(sys.stdout, verdict.judged)
+        sys.stdout.flush()
+    if verdict.place is None:
+        say(f"not kept: {verdict.refusal}")
+    elif write:
+        note = f"{learner.spec.pair.name}, {learner.made} on {len(tuning.parts.trained)} documents"
+        add_pair(user_file(), replace(learner.listed(verdict.place), name=name, note=note))
         say(f"kept as the pair {name}: specdec run -p {name} 'your prompt'")
     else:
-        say(f"kept: specdec pairs add {shlex.join([name, *pair.stored])}")
+        say(f"kept: specdec pairs add {shlex.join([name, *learner.listed(verdict.place).stored])}")

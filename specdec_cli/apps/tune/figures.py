@@ -184,6 +184,20 @@ class Judgement:
         return ""
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Both measurements of the same documents, and what they say; `general` of bench's prompts, before and after.
+
+    `beside` are others, who draft without any training, by their names.
+    """
+
+    before: Measured
+    after: Measured
+    judgement: Judgement
+    general: list[Measured]
+    beside: dict[str, Measured]
+
+
 def judge(before: Measured, after: Measured, same_cost: bool = True, new: bool = False) -> Judgement:
     """Both of the same documents. `same_cost`: rounds cost the same; `new`: nothing drafted before."""
     old, rates = before.rates, after.rates

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.apps.tune.documents import Split
-from specdec_cli.apps.tune.figures import Evaluation, Judgement, Measured, Trained, TuningProgress, passes
+from specdec_cli.apps.tune.figures import Evaluation, Judged, Measured, Trained, TuningProgress, passes
 from specdec_cli.core.format import clock, count, elapsed, percent
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.intervals import Interval
@@ -81,10 +81,9 @@ def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
     make_console(out, plain=False).print(table)
 
 
-def print_judgement(
-    out: TextIO, before: Measured, after: Measured, found: Judgement, general: Sequence[Measured]
-) -> None:
-    """Before and after, side by side; `general` are both on prompts of other kinds, where there are any."""
+def print_judged(out: TextIO, judged: Judged) -> None:
+    """Before and after, side by side, also on prompts of other kinds, where there are any; then other drafters."""
+    before, after, found, general = judged.before, judged.after, judged.judgement, judged.general
     table = _table("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents")
     rates = (percent(one.acceptance.mean, digits=1) for one in (before, after))
     table.add_row("accepted", *rates, _change(found.acceptance, " points", 0.0))
@@ -98,6 +97,7 @@ def print_judgement(
     table.add_row("over plain decoding", *(f"{one.speedup:.2f}×" for one in (before, after)), "as measured each time")
     table.add_row("a round's draft", elapsed(before.draft_seconds), elapsed(after.draft_seconds))
     make_console(out, plain=False).print(table)
+    print_beside(out, judged.beside)
 
 
 def _table(*titles: str) -> Table:

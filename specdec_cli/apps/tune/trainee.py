@@ -24,9 +24,10 @@ from specdec_cli.engine.training import (
     value_bytes,
 )
 from specdec_cli.models.heads import read_head
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import DraftHead, find
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.load import under_adapter, with_head
+from specdec_cli.session.load import beside
+from specdec_cli.session.ready import prove
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -72,7 +73,7 @@ class Trainee:
 
     def after(self, folder: Path) -> LoadedPair:
         """The pair with what is in `folder`. Raises: NotAvailable, Refused."""
-        return with_head(self.pair, read_head(folder, folder.name))
+        return prove(self.pair, DraftHead(read_head(folder, folder.name)))
 
     def listed(self, place: Path) -> Pair:
         """The pair with what was kept in `place`, for models.toml."""
@@ -99,7 +100,7 @@ class DraftTrainee(Trainee):
 
     def student(self) -> Student:
         base = replace(self.spec, pair=replace(self.spec.pair, draft_adapter=None))
-        return DraftStudent(resolve(base).checkpoints[1], self.seed)
+        return DraftStudent(find(base).checkpoints[1], self.seed)
 
     @property
     def learning_bytes(self) -> int:
@@ -134,7 +135,7 @@ class DraftTrainee(Trainee):
         return [part for layer in self._draft.network.module.layers for part in matrices(layer)]
 
     def after(self, folder: Path) -> LoadedPair:
-        return under_adapter(self.pair, str(folder))
+        return beside(self.pair, self.listed(folder))
 
     def listed(self, place: Path) -> Pair:
         return replace(self.spec.pair, draft_adapter=str(place))
@@ -152,7 +153,7 @@ class HeadTrainee(Trainee):
     made = "its head tuned"
 
     def student(self) -> Student:
-        files = resolve(self.spec).head
+        files = find(self.spec).head
         assert files is not None
         return HeadStudent.of_files(files, self.pair.first.target, self.k)
 

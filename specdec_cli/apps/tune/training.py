@@ -21,7 +21,9 @@ from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.engine import device
 from specdec_cli.engine.training import Lesson, Student, own_words, read_arrays, save_arrays
-from specdec_cli.pairs.limits import limit_bytes
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit, Footprint
+from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.session.session import LoadedPair
 
 # Pieces of a lesson, where memory is enough for them. Of the time, so much is for the target's own words.
@@ -33,19 +35,23 @@ WATCHED_SHARE = 4
 BEST, TIME_OVER = "best", "the time was up"
 
 
-def fitting_pieces(pair: LoadedPair, learning_bytes: int, piece_bytes: int) -> int:
+def fitting_pieces(spec: PairSpec, pair: LoadedPair, learning_bytes: int, piece_bytes: int) -> int:
     """`PIECES`, or half of that and so on: with so many to a lesson, training fits into what this device may use.
 
     `learning_bytes` are its weights', their gradient's and two averages of it; `piece_bytes` the values that a step
     keeps of one piece. Raises: DoesNotFit where one piece is too much.
     """
-    limit, pieces = limit_bytes(device.usable_bytes()), PIECES
-    while (need := pair.first.weight_bytes + learning_bytes + pieces * piece_bytes) > limit:
-        if pieces == 1:
-            what = f"training beside {pair.names[0]} needs {size(need)}; {size(limit)} are usable"
-            raise DoesNotFit(what, "specdec tune --predict-only needs no more than a reply; or take a smaller pair")
-        pieces //= 2
-    return pieces
+
+    def sizes(pieces: int) -> tuple[Footprint, ...]:
+        return (Footprint(pair.names[0], pair.first.weight_bytes, learning_bytes, pieces * piece_bytes),)
+
+    fit = Fit(find(spec), sizes, device.usable_bytes(), tokens=PIECES)
+    while not fit.fits and fit.tokens > 1:
+        fit = fit.at(fit.tokens // 2)
+    if fit.fits:
+        return fit.tokens
+    what = f"training beside {pair.names[0]} needs {size(fit.peak_bytes)}; {size(fit.limit_bytes)} are usable"
+    raise DoesNotFit(what, "specdec tune --predict-only needs no more than a reply; or take a smaller pair")
 
 
 class Training:

@@ -8,7 +8,7 @@ goes on after that, to the same verdict.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from specdec_cli.apps.tune.documents import SAID, Split
 from specdec_cli.apps.tune.figures import (
     DocumentRounds,
     Evaluation,
-    Judgement,
+    Judged,
     Measured,
     TimePlan,
     Trained,
@@ -30,36 +30,33 @@ from specdec_cli.apps.tune.kept import TRAINED, Kept, keep
 from specdec_cli.apps.tune.predict import general_prompts, measure, measured, pieces_of
 from specdec_cli.apps.tune.trainee import Trainee
 from specdec_cli.apps.tune.training import BEST, SHARE_OF_WORDS, TIME_OVER, Training
-from specdec_cli.core.errors import UsageError
+from specdec_cli.core.errors import Refused, UsageError
 from specdec_cli.core.kinds import MODEL, DrafterKind
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.tuned import fingerprints
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.version import __version__
 
 Report = Callable[[TuningProgress], None]
+# A report of what the title says, shown for as long as the context lasts.
+Progress = Callable[[str], AbstractContextManager[Report]]
 Pieces = dict[str, list[list[int]]]
 Found = dict[str, DocumentRounds]
 
 
 @dataclass(frozen=True, slots=True)
-class TuningVerdict:
-    """Both measurements of the same documents, and what they say; `general` of bench's prompts, before and after.
+class Verdict:
+    """Where what was trained is kept, or why it is not; `judged` is what that rests on, where it came so far."""
 
-    `beside` are others, who draft without any training, by their names.
-    """
-
-    before: Measured
-    after: Measured
-    judgement: Judgement
-    general: list[Measured]
-    beside: dict[str, Measured]
+    refusal: str = ""
+    judged: Judged | None = None
+    place: Path | None = None
 
 
 def identity(learner: Trainee, parts: Split, minutes: int, predict_only: bool) -> dict[str, Any]:
     """All that decides what is measured and trained: where one of these changes, nothing that was kept is taken."""
-    files = resolve(learner.spec)
+    files = find(learner.spec)
     folders = {folder for one in files.checkpoints for folder in (one.folder, one.adapter) if folder}
     folders |= {file.parent for file in files.head.files} if files.head else set()
     read = [(file, file.stat()) for folder in sorted(folders) for file in sorted(folder.glob("*.[js]*"))]
@@ -106,7 +103,25 @@ class Tuning:
         )
         return measured(self._before, self.learner.k)
 
-    def train(self, report: Report) -> Trained:
+    def train(self, name: str, progress: Progress, on_trained: Callable[[Trained], None]) -> Verdict:
+        """Train, judge, and keep by `name` what pays. `on_trained` hears how it went, before it is judged.
+
+        Raises: OSError, Refused, NotAvailable, UsageError.
+        """
+        with progress("training") as report:
+            done = self.learn(report)
+        on_trained(done)
+        if not done.best:
+            return Verdict("no step agreed better with the target on the watched documents")
+        try:
+            with progress("judging") as report:
+                judged = self.judge(done.best, report)
+        except Refused as error:  # a head that guesses hardly more than luck does
+            return Verdict(error.message)
+        refusal = judged.judgement.refusal
+        return Verdict(refusal, judged, None if refusal else self._keep(name, judged))
+
+    def learn(self, report: Report) -> Trained:
         """Raises: OSError, Refused, NotAvailable."""
         learner, after = self.learner, self.plan.after
 
@@ -128,7 +143,7 @@ class Tuning:
         done = self._kept.made(TRAINED, trained)
         return Trained(**{**done, "looks": tuple(Evaluation(*look) for look in done["looks"])})
 
-    def judge(self, best: int, report: Report) -> TuningVerdict:
+    def judge(self, best: int, report: Report) -> Judged:
         """By the weights of step `best`. Raises: OSError, UsageError; Refused for a head like luck."""
         learner, plan, k = self.learner, self.plan, self.learner.k
         after, beside, both = learner.after(self._kept.folder / BEST), dict[str, Measured](), list[Measured]()
@@ -145,15 +160,15 @@ class Tuning:
             general = [self._rounds(name, pair, prompts, "judging on bench's prompts", report) for name, pair in parts]
             both = [measured(one, k) for one in general]
         before, tuned = measured({name: self._before[name] for name in found}, k), measured(found, k)
-        return TuningVerdict(before, tuned, judge(before, tuned, learner.same_cost, learner.new), both, beside)
+        return Judged(before, tuned, judge(before, tuned, learner.same_cost, learner.new), both, beside)
 
-    def keep(self, name: str, verdict: TuningVerdict) -> Path:
+    def _keep(self, name: str, judged: Judged) -> Path:
         """Gives what was trained its place by `name`. Raises: OSError."""
         learner, spec = self.learner, self.learner.spec
-        target, *drafts = resolve(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
+        target, *drafts = find(replace(spec, pair=replace(spec.pair, draft_adapter=None))).checkpoints
         bound = fingerprints(target, drafts[0] if drafts and learner.what == "draft" else None)
         record = {"what": learner.what, "of": spec.pair.name, "sha256": bound, "documents": len(self.parts.trained)}
-        record |= {"seed": learner.seed, "k": learner.k, "speed": round(verdict.judgement.speed, 3)}
+        record |= {"seed": learner.seed, "k": learner.k, "speed": round(judged.judgement.speed, 3)}
         return keep(self._kept.folder / BEST, name, record)
 
     def _rounds(

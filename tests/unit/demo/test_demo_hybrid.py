@@ -17,7 +17,8 @@ from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 from specdec_cli.pairs.registry import packaged_file, read_registry
-from specdec_cli.session.load import PROMPTS, load
+from specdec_cli.session.load import load
+from specdec_cli.session.ready import PROMPTS
 from specdec_cli.session.slot import Slot
 
 CODE = (

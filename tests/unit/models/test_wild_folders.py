@@ -15,7 +15,8 @@ from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecEr
 from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint, stop_ids
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.check import judge
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
 
@@ -64,7 +65,7 @@ def test_a_stray_file_beside_a_whole_index_is_ignored_and_named(tmp_path):
     index(folder, "model-00001-of-00001.safetensors")
     mx.save_safetensors(str(folder / "model.safetensors"), {"another": mx.zeros((4, 4))})
     assert said(folder, k=0) == expected
-    (warning,) = judge(resolve(PairSpec(Pair("m", str(folder), None))), None).warnings
+    (warning,) = judge(Fit.of(find(PairSpec(Pair("m", str(folder), None)))), None).warnings
     assert warning == f"model.safetensors of {folder} is not read: its index does not name it"
 
 
@@ -112,7 +113,7 @@ def test_a_stretched_context_is_as_long_as_its_rope_makes_it(tmp_path, rope, tok
 def test_check_says_which_field_gave_the_context(tmp_path):
     rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
     folder = tiny_folder(tmp_path / "m", TINY | {"max_position_embeddings": 160, "rope_scaling": rope})
-    ((_, tokens, field),) = judge(resolve(PairSpec(Pair("m", str(folder), None))), None).contexts
+    ((_, tokens, field),) = judge(Fit.of(find(PairSpec(Pair("m", str(folder), None)))), None).contexts
     assert (tokens, field) == (512, "original_max_position_embeddings × 4, rope yarn")
 
 
@@ -173,7 +174,7 @@ def test_what_is_no_adapter_of_mlx_lms_is_named_before_any_weight_is_read(tmp_pa
     for name, text in files.items():
         (tmp_path / "a" / name).write_text(text)
     with pytest.raises(SpecdecError, match=says):
-        resolve(PairSpec(Pair("p", str(folder), None, target_adapter=str(tmp_path / "a"))))
+        find(PairSpec(Pair("p", str(folder), None, target_adapter=str(tmp_path / "a"))))
 
 
 def test_an_adapter_of_another_model_is_refused(tmp_path):
@@ -225,7 +226,7 @@ def test_a_draft_with_another_end_leaves_the_text_as_it_is(tmp_path):
     target, draft = tiny_folder(tmp_path / "t", seed=1), tiny_folder(tmp_path / "d", seed=1, noise=0.05)
     write_tokenizer(draft, byte_tokenizer(), eos_token=SPECIALS[0])
     assert said(target, draft, k=4) == said(target, draft, k=0) == theirs(target)
-    assert "costs a rejection an answer" in resolve(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
+    assert "costs a rejection an answer" in find(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
 
 
 def test_a_checkpoint_reads_what_its_index_names(tmp_path):

@@ -15,7 +15,8 @@ from fakes.models import SPECIALS, TINY, other_letters, swap_two_ids, tiny_folde
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.check import judge as judge_pair
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import Pair, PairSpec
 
 # (begins a word, its letters): what the two shapes spell Ġab / ab and ▁ab / ab.
@@ -64,6 +65,10 @@ def judge(target: Backend, draft: Backend, **extra: str) -> VocabVerdict:
     return compare(load(target).table(), load(draft, **extra).table())
 
 
+def checked(pair: Pair):
+    return judge_pair(Fit.of(find(PairSpec(pair), weights="headers", offline=True)), None)
+
+
 def check(tmp_path: Path, target: Backend, draft: Backend, width: int):
     """The whole check of two local models with these tokenizers and logits of that width."""
     folders = []
@@ -71,7 +76,7 @@ def check(tmp_path: Path, target: Backend, draft: Backend, width: int):
         folders.append(tiny_folder(tmp_path / name, {**TINY, "vocab_size": width}))
         write_tokenizer(folders[-1], backend)
     pair = Pair("p", str(folders[0]), str(folders[1]))
-    return judge_pair(resolve(PairSpec(pair), "headers", offline=True), None)
+    return checked(pair)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -138,10 +143,10 @@ def test_tokenizer_files_that_are_the_same_are_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load(folder, *given))
     target, draft = (tiny_folder(tmp_path / name, TINY) for name in ("target", "draft"))
     pair = Pair("tiny", str(target), str(draft))
-    assert judge_pair(resolve(PairSpec(pair), "headers", offline=True), None).vocab.status == "identical"
+    assert checked(pair).vocab.status == "identical"
     assert read == [target]
     (draft / "tokenizer.json").write_text((draft / "tokenizer.json").read_text() + "\n")
-    assert judge_pair(resolve(PairSpec(pair), "headers", offline=True), None).vocab.status == "identical"
+    assert checked(pair).vocab.status == "identical"
     assert read == [target, target, draft]
 
 
@@ -152,7 +157,7 @@ def test_a_draft_of_another_tokenizer_is_translated_and_told_with_the_share_it_c
         folder = tmp_path / name
         target, draft = (tiny_folder(folder / part, TINY) for part in ("target", "draft"))
         (draft / "tokenizer.json").write_bytes(change((draft / "tokenizer.json").read_bytes()))
-        return judge_pair(resolve(PairSpec(Pair("p", str(target), str(draft))), "headers", offline=True), None)
+        return checked(Pair("p", str(target), str(draft)))
 
     swapped = found("swapped", swap_two_ids)
     assert (swapped.vocab.status, swapped.vocab.share, swapped.obstacles, swapped.warnings) == (

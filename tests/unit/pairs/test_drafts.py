@@ -12,7 +12,7 @@ import pytest
 
 from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli import hub
-from specdec_cli.apps.serve.command import spec_here
+from specdec_cli.apps.serve.build import spec_here
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.pairs import catalog, drafts
 from specdec_cli.pairs.choose import choose, drafted

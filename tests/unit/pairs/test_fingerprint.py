@@ -6,7 +6,7 @@ import pytest
 from fakes.models import swap_two_ids, tiny_folder
 from specdec_cli.models.checkpoint import ADAPTER
 from specdec_cli.pairs import fingerprint
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.fingerprint import fingerprints
 from specdec_cli.pairs.pair import Pair, PairSpec
 
@@ -23,7 +23,7 @@ def root(tmp_path):
 
 def found(root):
     pair = Pair("p", *(str(root / name) for name in ("target", "draft")), draft_adapter=str(root / "adapter"))
-    return fingerprints(resolve(PairSpec(pair)))
+    return fingerprints(find(PairSpec(pair)))
 
 
 def flip(path, at):

@@ -10,7 +10,9 @@ from fakes.models import TINY
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.models.checkpoint import Checkpoint
-from specdec_cli.pairs.check import estimate, footprint
+from specdec_cli.pairs.files import ModelFiles, PairFiles
+from specdec_cli.pairs.fit import Fit, footprint
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 # In a process of its own: the peak counts everything the process ever held at once.
 MEASURE = """
@@ -20,8 +22,8 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from mlx_lm.utils import _get_classes
 from specdec_cli.models.checkpoint import read_checkpoint
-from specdec_cli.pairs.check import footprint
-from specdec_cli.engine.load import load
+from specdec_cli.pairs.fit import footprint
+from specdec_cli.engine.load import empty_model, load
 folder, config, context = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
 if config:
     folder.mkdir(parents=True, exist_ok=True)
@@ -33,7 +35,7 @@ if config:
     del network
     mx.clear_cache()
 checkpoint = read_checkpoint(folder, "m")
-part = footprint(checkpoint, context, checkpoint.loaded_bytes)
+part = footprint(checkpoint, context, checkpoint.loaded_bytes, empty_model(checkpoint))
 model = load(checkpoint)
 mx.reset_peak_memory()
 ids = [3 + i % 50 for i in range(context - 5)]
@@ -98,6 +100,20 @@ def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, c
     assert estimate == pytest.approx(peak, rel=0.10)
 
 
+def taken(checkpoint, tokens, kv_bits=None):
+    return footprint(checkpoint, tokens, 0, empty_model(checkpoint, kv_bits))
+
+
+def test_one_layer_alone_computes_neither_attention_nor_mlp_before_the_last_token(tmp_path):
+    config, tokens = TINY | SHARED | {"hidden_size": 64, "head_dim": 64, "num_hidden_layers": 1}, 128
+    small, big = (
+        taken(Checkpoint("m", tmp_path, config | {"intermediate_size": inner}, ()), tokens).prefill_bytes
+        for inner in (256, 1024)
+    )
+    two = taken(Checkpoint("m", tmp_path, config | {"num_hidden_layers": 2}, ()), tokens)
+    assert small == big < two.prefill_bytes
+
+
 def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     """Bytes by which the estimated prefill of 8 heads of this size exceeds one without attention scores, on Metal.
 
@@ -107,7 +123,7 @@ def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
     checkpoint = Checkpoint("m", tmp_path, config, ())
     rows = device.prefill_tokens()
     activations = rows * (3 * config["intermediate_size"] + 10 * 64) * 4
-    found = footprint(checkpoint, tokens, 0, empty_model(checkpoint, kv_bits))
+    found = taken(checkpoint, tokens, kv_bits)
     return found.prefill_bytes - activations - found.cache_bytes // config["num_hidden_layers"]
 
 
@@ -121,14 +137,15 @@ def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path
 def test_a_drafts_bounded_cache_is_counted_and_the_longest_context_is_the_last_that_fits(tmp_path, monkeypatch):
     config = TINY | SHARED | {"hidden_size": 64, "head_dim": 64, "max_position_embeddings": 1 << 20}
     model = Checkpoint("m", tmp_path, config, ())
-    sizes = [footprint(model.as_draft(1024), tokens, 0).cache_bytes for tokens in (1024, 4096, 65536)]
-    assert sizes[0] < sizes[1] == sizes[2] < footprint(model, 4096, 0).cache_bytes
+    sizes = [taken(model.as_draft(1024), tokens).cache_bytes for tokens in (1024, 4096, 65536)]
+    assert sizes[0] < sizes[1] == sizes[2] < taken(model, 4096).cache_bytes
     longest = {}
     monkeypatch.setattr(device, "usable_bytes", lambda: 10**9)
     for draft in (model, model.as_draft(1024)):
-        found = estimate((model, draft), (10**7, 10**7), 4096)
+        parts = ModelFiles(model), ModelFiles(draft)
+        found = Fit.of(PairFiles(PairSpec(Pair("p", "m", "m")), *parts)).at(4096)
         for tokens, fits in ((found.largest_context, True), (found.largest_context + 256, False)):
-            assert estimate((model, draft), (10**7, 10**7), tokens).fits == fits
+            assert found.at(tokens).fits == fits
         longest[draft.recent] = found.largest_context
     assert longest[1024] > 1.1 * longest[None]
 
@@ -140,6 +157,6 @@ def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
     for backend in ("metal", "cuda"):
         monkeypatch.setattr(device, "backend", lambda backend=backend: backend)
         monkeypatch.setattr(device, "prefill_tokens", lambda: 512)
-        found[backend] = footprint(checkpoint, 512, 0).prefill_bytes
+        found[backend] = taken(checkpoint, 512).prefill_bytes
     # For each token a state of 8 heads of 64 x 64, and 3 rows of its convolution over 1536 channels.
     assert found["cuda"] - found["metal"] == 512 * (8 * 64 * 64 + 3 * 1536) * 4

@@ -8,14 +8,14 @@ import shutil
 import pytest
 
 from specdec_cli.core.errors import Refused
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.pairs.tuned import RECORD, fingerprints, folder_named, require_bound, tuned_folder
 
 
 @pytest.fixture(scope="module")
 def models(tiny_pair):
-    return resolve(PairSpec(Pair("tiny", *map(str, tiny_pair), k=3), "model")).checkpoints
+    return find(PairSpec(Pair("tiny", *map(str, tiny_pair), k=3), "model")).checkpoints
 
 
 def tuned(text=None):
@@ -50,6 +50,6 @@ def test_each_of_the_weights_and_the_tokenizer_binds(models, tmp_path, part):
     content = bytearray(file.read_bytes())
     content = bytearray(b" ") + content if part == "tokenizer" else content[:-1] + bytes([content[-1] ^ 1])
     file.write_bytes(content)
-    others = resolve(PairSpec(Pair("tiny", *map(str, paths), k=3), "model")).checkpoints
+    others = find(PairSpec(Pair("tiny", *map(str, paths), k=3), "model")).checkpoints
     with pytest.raises(Refused, match=f"mine was tuned for another {part}: sha256 "):
         require_bound(folder, *others)

@@ -6,7 +6,7 @@ import pytest
 
 from specdec_cli.core.errors import DoesNotFit, Refused
 from specdec_cli.models.vocab import VocabVerdict
-from specdec_cli.pairs.limits import Footprint, MemoryEstimate
+from specdec_cli.pairs.fit import Fit, Footprint
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.pairs.verdict import PairVerdict
 
@@ -17,7 +17,7 @@ RUNS = PairVerdict(
     has_template=True,
     caches=(("org/t", "kv"),),
     contexts=(("org/t", 4096, "max_position_embeddings"),),
-    memory=MemoryEstimate((Footprint("org/t", 10, 5, 1),), 4096, 100),
+    memory=Fit(None, lambda tokens: (Footprint("org/t", 10, 5, 1),), 100, tokens=4096),
     break_even=2.0,
     warnings=(),
     advice=("short answers gain little",),

@@ -16,7 +16,7 @@ from fakes.models import tiny_folder
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import DiskCache
@@ -187,7 +187,7 @@ def test_two_killed_writers_leave_whole_entries_alone(weights, tmp_path):
 @pytest.fixture
 def files(tmp_path):
     target, draft = tiny_folder(tmp_path / "target"), tiny_folder(tmp_path / "draft", noise=0.05)
-    return lambda **more: resolve(PairSpec(Pair("tiny", str(target), str(draft), **more)))
+    return lambda **more: find(PairSpec(Pair("tiny", str(target), str(draft), **more)))
 
 
 def edited(path, **values):

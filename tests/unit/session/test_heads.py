@@ -1,6 +1,7 @@
 """Heads from files into conversations: found and tried; what is wrong with them, in two lines."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from mlx.utils import tree_flatten
@@ -12,7 +13,8 @@ from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import Finish, RoundDone, Start
 from specdec_cli.core.request import Request
 from specdec_cli.pairs.check import judge
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import beside, load
 
@@ -162,16 +164,16 @@ def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
     assert loaded(whole, drafter="auto", reserve_tokens=64, tell=told).draft_kind is None
     assert "no head drafts:" in told[0] and "usable" in told[0]
     # The bug: check refused the pair that runs.
-    verdict = judge(resolve(PairSpec(Pair("c", str(whole), None))), 64)
+    verdict = judge(Fit.of(find(PairSpec(Pair("c", str(whole), None)))), 64)
     assert (verdict.exit_code, verdict.head, verdict.warnings[-1]) == (0, None, told[0])
-    assert judge(resolve(PairSpec(Pair("c", str(whole), None), "mtp")), 64).exit_code == 5
+    assert judge(Fit.of(find(PairSpec(Pair("c", str(whole), None), "mtp"))), 64).exit_code == 5
     assert head.is_dir()
 
 
 def test_a_head_beside_another_draft_is_checked_too(folders):
     bare, _, head = folders
     plain = loaded(bare, drafter="ngram")
-    other = beside(plain, str(head))
+    other = beside(plain, replace(plain.pair, draft=str(head)))
     assert other.draft_kind == "mtp" and other.names[1] == str(head)
     assert said(other.session(), k=2, drafter="model")[0] == said(plain.session(), k=0)[0]
 
@@ -179,7 +181,8 @@ def test_a_head_beside_another_draft_is_checked_too(folders):
 def test_a_head_of_a_mixture_is_judged_by_what_it_and_its_target_read(tmp_path):
     """The bug: all experts of both, and rows as of a dense target."""
     folder = counting_folder(tmp_path / "moe", raw_tensors(moe=True), config_of(moe=True) | {"dtype": "float32"})
-    found = judge(resolve(PairSpec(Pair("m", str(folder), None, k=1)), "headers", offline=True), None)
+    files = find(PairSpec(Pair("m", str(folder), None, k=1)), weights="headers", offline=True)
+    found = judge(Fit.of(files), None)
     tensors, share = raw_tensors(moe=True), MOE["num_experts_per_tok"] / MOE["num_experts"]
     read = {name: value.nbytes * (share if ".experts." in name else 1) for name, value in tensors.items()}
     head = sum(size for name, size in read.items() if name.startswith("mtp."))

@@ -1,7 +1,7 @@
 """From names to weights: refusals before any weight is read, and what conversations of a pair share."""
 
 import json
-from pathlib import Path
+from dataclasses import replace
 from threading import Event
 
 import mlx.core as mx
@@ -21,10 +21,11 @@ from specdec_cli.core.safetensors import read_header
 from specdec_cli.engine import device
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.pairs.check import estimate
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import load as session_load
+from specdec_cli.session import ready
 from specdec_cli.session.load import beside, load, load_weights
 
 
@@ -56,8 +57,8 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
         seen.append((rule, sampling.temperature, sampling.top_k, by_network))
         assert vocab_size == 259 and dtype == "float32" and looks_up
 
-    monkeypatch.setattr(session_load, "warm_up", warm_up)
-    monkeypatch.setattr(session_load, "warm_up_network", lambda model: seen.append(model.name))
+    monkeypatch.setattr(ready, "warm_up", warm_up)
+    monkeypatch.setattr(ready, "warm_up_network", lambda model: seen.append(model.name))
     monkeypatch.setattr(device, "fuses", lambda: True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
     assert seen == [warmed_up, *map(str, tiny_pair)]
@@ -65,19 +66,21 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
 
 def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, monkeypatch):
     folder, seen = counting_folder(tmp_path / "m"), []
-    monkeypatch.setattr(session_load, "warm_up", lambda *given: None)
-    monkeypatch.setattr(session_load, "warm_up_network", lambda model: None)
-    monkeypatch.setattr(session_load, "warm_up_products", lambda *given: seen.append(given))
-    files = resolve(PairSpec(Pair("m", str(folder), None)))
-    session_load.kernels_of(files, Request())()
+    monkeypatch.setattr(ready, "warm_up", lambda *given: None)
+    monkeypatch.setattr(ready, "warm_up_network", lambda model: None)
+    monkeypatch.setattr(ready, "warm_up_products", lambda *given: seen.append(given))
+    files = find(PairSpec(Pair("m", str(folder), None)))
+    monkeypatch.setattr(device, "fuses", lambda: True)
+    with ready.warming(files, Request(), print):
+        pass
     assert seen == [(files.head.tensors, files.head.config, "float32")]
 
 
 def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch):
     """The bug: they waited for it, for a second or two."""
     compiling, of = Event(), Tokenizer.of
-    monkeypatch.setattr(session_load, "warm_up", lambda *given: compiling.set())
-    monkeypatch.setattr(session_load, "warm_up_network", lambda model: None)
+    monkeypatch.setattr(ready, "warm_up", lambda *given: compiling.set())
+    monkeypatch.setattr(ready, "warm_up_network", lambda model: None)
     monkeypatch.setattr(device, "fuses", lambda: True)
     monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: compiling.wait(10) and of(checkpoint))
     assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
@@ -153,8 +156,8 @@ def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_p
 
 def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, monkeypatch):
     """Half as much again as the target takes: enough for it alone, and not for a draft that is as large."""
-    target = read_checkpoint(Path(loaded.pair.target), "t")
-    room = 3 * estimate([target], [target.loaded_bytes], 64).peak_bytes // 2
+    alone = Fit.of(find(PairSpec(replace(loaded.pair, draft=None)))).at(64)
+    room = 3 * alone.peak_bytes // 2
     monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room)
     assert load(loaded.pair, drafter="none", reserve_tokens=64).draft_kind is None
     with pytest.raises(DoesNotFit, match=f"{loaded.pair.target} and {loaded.pair.draft} need .* usable") as refused:
@@ -188,12 +191,12 @@ def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair)
 
 def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_path):
     other = tiny_folder(tmp_path / "other", TINY, seed=9)
-    second = beside(loaded, str(other))
+    second = beside(loaded, replace(loaded.pair, draft=str(other)))
     assert second.first.target is loaded.first.target and second.names == (loaded.names[0], str(other))
     wrong = tiny_folder(tmp_path / "wrong", TINY)
     (wrong / "tokenizer.json").write_bytes(other_letters((wrong / "tokenizer.json").read_bytes()))
     with pytest.raises(Refused, match="tokenizers of"):
-        beside(loaded, str(wrong))
+        beside(loaded, replace(loaded.pair, draft=str(wrong)))
 
 
 def test_a_draft_of_another_tokenizer_is_loaded_as_one_and_answers_as_the_target(loaded, tmp_path):
@@ -203,7 +206,7 @@ def test_a_draft_of_another_tokenizer_is_loaded_as_one_and_answers_as_the_target
     (draft / "tokenizer.json").write_bytes(text.replace(b'"e":', b'"eee":').replace(b'"t":', b'"ttt":'))
     heard = []
     other = load(Pair("tiny", loaded.pair.target, str(draft)), tell=heard.append)
-    assert other.draft_kind == beside(loaded, str(draft)).draft_kind == "translated"
+    assert other.draft_kind == beside(loaded, other.pair).draft_kind == "translated"
     assert len(heard) == 1 and "the draft's tokenizer can say only 89 % of the target's tokens" in heard[0]
     request = Request(max_tokens=24, k=3, drafter="model", ignore_eos=True)
     start, *events, finish = other.session().reply("Hello there", request)

@@ -71,7 +71,7 @@ def test_another_content_is_never_overwritten(tmp_path, text, message):
 @pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
 def test_a_pipe_a_socket_and_a_device_are_refused_at_once(specdec, tmp_path, monkeypatch, kind):
     """A pipe hung before the first word, and in /save and /load."""
-    monkeypatch.setattr("specdec_cli.session.load.load", None)
+    monkeypatch.setattr("specdec_cli.session.load.load_spec", None)
     path = Path("/dev/null") if kind == "device" else tmp_path / "place"
     if kind == "pipe":
         os.mkfifo(path)

@@ -58,6 +58,6 @@ def test_a_change_that_is_no_rounding_exits_1_though_every_answer_is_identical(s
     ],
 )
 def test_what_is_out_of_bounds_is_refused_before_anything_is_loaded(specdec, monkeypatch, more, message):
-    monkeypatch.setattr("specdec_cli.session.load.load", None)
+    monkeypatch.setattr("specdec_cli.session.load.load_spec", None)
     code, said, _ = specdec.refused("audit", *more)
     assert code == 2 and message in said

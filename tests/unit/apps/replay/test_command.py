@@ -18,7 +18,7 @@ def trace(tmp_path):
 
 
 def test_into_a_pipe_the_answer_is_on_stdout_at_once(specdec, trace, monkeypatch):
-    monkeypatch.setattr("specdec_cli.session.load.load", None)
+    monkeypatch.setattr("specdec_cli.session.load.load_spec", None)
     code, out, err = specdec("replay", trace)
     assert (code, out) == (0, ANSWER + "\n") and "tokens in" in err
     assert specdec("replay", trace, "-q") == (0, out, "")

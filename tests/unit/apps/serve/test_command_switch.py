@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from fakes.models import tiny_folder
-from specdec_cli.apps.serve.command import pairs_here, spec_here
+from specdec_cli.apps.serve.build import pairs_here, spec_here
 from specdec_cli.apps.serve.http.errors import HttpError
 from specdec_cli.apps.serve.http.service import settled
 from specdec_cli.apps.serve.model import Switch

@@ -5,10 +5,11 @@ import json
 import pytest
 
 import specdec_cli
+from fakes.serving import model_of
 from fakes.tool_model import tool_folder
 from specdec_cli.apps.serve.http import llama
 from specdec_cli.apps.serve.job import SchedulerStatus
-from specdec_cli.apps.serve.model import Model, public_name
+from specdec_cli.apps.serve.model import public_name
 from specdec_cli.core.errors import UsageError
 
 
@@ -16,7 +17,7 @@ def test_a_pair_of_folders_is_public_name_without_their_paths(tmp_path):
     """/v1/models told every client where this machine keeps its files."""
     target, draft = tool_folder(tmp_path / "secret" / "big"), tool_folder(tmp_path / "secret" / "small")
     pair = specdec_cli.load(target=f"{target}/", draft=str(draft))
-    model = Model.of(pair, specdec_cli.Request(), 1)
+    model = model_of(pair, specdec_cli.Request(), 1)
     assert (model.name, model.target, model.draft) == ("big", "big", "small")
     said = json.dumps([llama.models(model), llama.props(model, SchedulerStatus())])
     assert "secret" not in said and '"target": "big"' in said
@@ -29,7 +30,7 @@ def test_an_error_of_its_template_names_no_path(tmp_path):
     config = json.loads((target / "tokenizer_config.json").read_text())
     config.pop("chat_template", None)
     (target / "tokenizer_config.json").write_text(json.dumps(config))
-    model = Model.of(specdec_cli.load(target=str(target), draft=None), specdec_cli.Request(), 1)
+    model = model_of(specdec_cli.load(target=str(target), draft=None), specdec_cli.Request(), 1)
     with pytest.raises(UsageError, match="big has no chat template") as refused:
         model.prompt([{"role": "user", "content": "Hi"}], True, [{"type": "function", "function": {"name": "f"}}])
     assert "secret" not in refused.value.message

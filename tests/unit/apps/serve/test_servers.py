@@ -117,7 +117,7 @@ def test_a_server_is_loading_while_it_loads_and_not_after_it_failed_to(specdec, 
         assert told == [((0, 0), {"loading": True})]
         raise NotAvailable("gone", "pull it")
 
-    monkeypatch.setattr("specdec_cli.system.servers.announced", announced)
-    monkeypatch.setattr("specdec_cli.apps.serve.command.load_session", refuses)
+    monkeypatch.setattr("specdec_cli.apps.serve.build.announced", announced)
+    monkeypatch.setattr("specdec_cli.apps.serve.build.load_session", refuses)
     assert specdec.refused("serve", "-p", "demo", "--port", 0)[:2] == (3, "gone")
     assert told[1] == ((0, 0), {})

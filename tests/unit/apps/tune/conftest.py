@@ -8,9 +8,9 @@ import pytest
 
 from specdec_cli.apps.tune.documents import Document, split
 from specdec_cli.engine.training import DraftStudent
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.load import load
+from specdec_cli.session.load import Wishes, load_spec
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def spec(tiny_pair):
 
 @pytest.fixture(scope="module")
 def pair(spec):
-    return load(spec)
+    return load_spec(spec, Wishes())
 
 
 @pytest.fixture(scope="module")
@@ -32,4 +32,4 @@ def parts(pair):
 
 @pytest.fixture
 def student(spec):
-    return DraftStudent(resolve(spec).checkpoints[1], seed=0)
+    return DraftStudent(find(spec).checkpoints[1], seed=0)

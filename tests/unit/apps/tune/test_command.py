@@ -23,6 +23,7 @@ from specdec_cli.apps.tune.kept import workplace
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.stats import Stats
 from specdec_cli.engine.heads import load_head
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 from specdec_cli.session.conversation import Answer, Conversation, Turn
@@ -182,7 +183,7 @@ def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specd
         code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "watched-0.safetensors: No space left on device\nhint: free some space first" in err
     assert list(tuned_folder().iterdir()) == []
-    monkeypatch.setattr(training, "limit_bytes", lambda usable: 1_000_000)
+    monkeypatch.setattr(Fit, "limit_bytes", 1_000_000)
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "; 1.0 MB are usable\nhint: specdec tune --predict-only" in err
 

@@ -20,8 +20,10 @@ from specdec_cli.engine.load import load as load_model
 from specdec_cli.engine.training import HeadStudent, best_guesses, own_words, shown_of
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import read_head
+from specdec_cli.pairs.files import DraftHead
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.load import load, with_head
+from specdec_cli.session.load import load
+from specdec_cli.session.ready import prove
 
 TEXT = [(7 * i) % 89 + 3 for i in range(21)]
 S = 3
@@ -142,7 +144,7 @@ def test_a_head_that_learned_drafts_in_a_pair_as_it_did_in_training(counting, tm
     kept.mkdir()
     student.save(kept)
     assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
-    pair = with_head(counting, read_head(kept, "kept"))
+    pair = prove(counting, DraftHead(read_head(kept, "kept")))
     assert pair.draft_kind == ("medusa" if medusa else "mtp")
     states, text = lesson.hidden[:1], lesson.ids[0].tolist()
     embedded = pair.first.draft.head.output_head.embed(mx.array(text[1:]))[None]
@@ -161,7 +163,7 @@ def test_an_assistant_that_learned_drafts_in_a_pair_as_it_did_in_training(tmp_pa
     assert losses[-1] < losses[0] and student.agreement([lesson]) > before
     kept.mkdir()
     student.save(kept)
-    again = with_head(pair, read_head(kept, "kept"))
+    again = prove(pair, DraftHead(read_head(kept, "kept")))
     assert again.draft_kind == "gemma4_assistant"
     states, ids = lesson.hidden[:1], lesson.ids[:1]
     embedded, shown = again.first.draft.head.output_head.embed(ids[0, 1:])[None], shown_of(target.network, ids)

@@ -29,9 +29,10 @@ from specdec_cli.engine import training as engine
 from specdec_cli.engine.load import _fused, load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.training import DraftStudent, Lesson, own_words
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.load import load, under_adapter
+from specdec_cli.session.load import Wishes, beside, load_spec
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -166,7 +167,7 @@ def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, t
     def trained(name, seed=0, killed_at=None):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
-        student, now, steps = DraftStudent(resolve(spec).checkpoints[1], seed), iter(range(1000)), iter(range(99))
+        student, now, steps = DraftStudent(find(spec).checkpoints[1], seed), iter(range(1000)), iter(range(99))
         step = student.step
 
         def counted(lesson, share):
@@ -185,15 +186,15 @@ def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, t
     assert whole[0].looks[-1].step == 9
 
 
-def test_a_lesson_has_half_the_pieces_where_memory_is_tight_and_one_that_does_not_fit_is_refused(pair, monkeypatch):
+def test_a_lesson_has_half_the_pieces_where_memory_is_tight_or_is_refused(spec, pair, monkeypatch):
     """What the layers keep was not counted: 3.5 GB for Qwen3-0.6B, on a Mac of 16 GB."""
     weights = pair.first.weight_bytes
     for usable, pieces in ((8, 8), (7.9, 4), (4, 4), (3, 2), (1, 1)):
-        monkeypatch.setattr(training, "limit_bytes", lambda _: weights + 1000 + usable * 1_000_000)  # noqa: B023
-        assert fitting_pieces(pair, 1000, 1_000_000) == pieces
-    monkeypatch.setattr(training, "limit_bytes", lambda _: weights + 920_000)
+        monkeypatch.setattr(Fit, "limit_bytes", weights + 1000 + usable * 1_000_000)
+        assert fitting_pieces(spec, pair, 1000, 1_000_000) == pieces
+    monkeypatch.setattr(Fit, "limit_bytes", weights + 920_000)
     with pytest.raises(training.DoesNotFit, match=r"training .* needs 1\.8 MB; 1\.7 MB are usable"):
-        fitting_pieces(pair, 1000, 1_000_000)
+        fitting_pieces(spec, pair, 1000, 1_000_000)
 
 
 def test_a_killed_training_goes_on_with_the_pieces_that_it_began_with(pair, student, parts, tmp_path):
@@ -356,9 +357,10 @@ def test_an_adapter_says_in_the_pair_what_the_student_said(pair, spec, student, 
     assert before == pytest.approx((right * np.array(lesson.said)).sum() / np.array(lesson.said).sum())
     assert losses[-1] < losses[0] and student.agreement([lesson]) > before
     student.save(tmp_path)
-    tuned, network = under_adapter(pair, str(tmp_path)).first.draft.network.module, student.network
+    adapted = beside(pair, replace(pair.pair, draft_adapter=str(tmp_path)))
+    tuned, network = adapted.first.draft.network.module, student.network
     assert np.allclose(tuned(lesson.ids), network(lesson.ids), atol=1e-3)
-    assert not np.allclose(tuned(lesson.ids), load_network(resolve(spec).checkpoints[1])(lesson.ids), atol=1e-1)
+    assert not np.allclose(tuned(lesson.ids), load_network(find(spec).checkpoints[1])(lesson.ids), atol=1e-1)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
@@ -392,7 +394,7 @@ def test_a_draft_that_learned_is_kept_and_one_that_learned_shuffled_words_is_ref
     before = judged(pair)
     seconds, learner = (60, Shuffled(student)) if wrong else (100, student)
     done = run(pair, learner, tmp_path, parts, seconds, clock=lambda: float(next(now)))
-    tuned = under_adapter(pair, str(tmp_path / training.BEST))
+    tuned = beside(pair, replace(pair.pair, draft_adapter=str(tmp_path / training.BEST)))
     found = judge(before, judged(tuned))
     assert done.best > 0 and found.refusal == ("acceptance fell on documents it never saw" if wrong else ""), found
 
@@ -404,7 +406,7 @@ def test_what_a_tuned_draft_costs_more_is_said_where_its_adapter_stays_beside_th
     """Packed in 4 bits over float32 scales it was said to cost the same."""
     draft = packed_folder(tmp_path / "packed", tiny_pair[1], dtype=dtype) if bits else tiny_pair[1]
     spec = PairSpec(Pair("tiny", str(tiny_pair[0]), str(draft)), "model")
-    learner = trainee("draft", spec, load(spec), 3, 0)
+    learner = trainee("draft", spec, load_spec(spec, Wishes()), 3, 0)
     assert learner.same_cost != costs and bool(learner.cost) == costs
     assert ("14 matrices: 28 products more" in learner.cost) == costs
 

@@ -44,7 +44,7 @@ def tune(spec, pair, parts, monkeypatch):
         folder.mkdir(exist_ok=True)
         kept = Kept(folder, clock=clock or Clock())
         tuning = Tuning(trainee("draft", spec, pair, 3, 0), parts, seconds, kept, 8)
-        before, done = tuning.measure(report), tuning.train(report)
+        before, done = tuning.measure(report), tuning.learn(report)
         found = tuning.judge(done.best, report)
         return before, done, found
 

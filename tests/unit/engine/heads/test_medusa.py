@@ -15,7 +15,7 @@ from specdec_cli.engine.heads.load_head import load_head
 from specdec_cli.engine.hidden import OutputHead
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.models.heads import is_for_a_head, read_head
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 
 K, PROMPT = 4, [(7 * i) % 97 + 3 for i in range(13)]
@@ -128,5 +128,5 @@ def test_heads_of_others_are_refused_by_name(tmp_path, tiny_pair, file, tensors,
         (folder / file).write_bytes(b"\x80\x02")
     (folder / "config.json").write_text(json.dumps({"model_type": "medusa", "medusa_num_heads": 2}))
     with pytest.raises(Refused, match=words) as caught:
-        resolve(PairSpec(Pair("foreign", str(tiny_pair[0]), str(folder))))
+        find(PairSpec(Pair("foreign", str(tiny_pair[0]), str(folder))))
     assert "\n" not in caught.value.message + caught.value.hint

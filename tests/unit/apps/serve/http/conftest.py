@@ -6,8 +6,8 @@ import pytest
 
 import specdec_cli
 from fakes.server import local, serving
+from fakes.serving import model_of
 from fakes.tool_model import tool_folder, tool_model
-from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
 
@@ -18,7 +18,7 @@ def pair():
 
 @pytest.fixture(scope="session")
 def model(pair):
-    return Model.of(pair, specdec_cli.Request(k=4), 1_700_000_000)
+    return model_of(pair, specdec_cli.Request(k=4), 1_700_000_000)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import specdec_cli
 from fakes.call_models import KINDS, call_model, weigh
 from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.server import LOCAL, local
-from specdec_cli.apps.serve.model import Model
+from fakes.serving import model_of
 
 PARAMETERS = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": PARAMETERS}
@@ -167,7 +167,7 @@ def test_a_model_of_random_weights_calls_what_it_must_and_with_arguments_of_the_
     asked = {"messages": ASKED, "tools": tools, "tool_choice": "required", "temperature": 1, "max_tokens": 500}
     if kind == "oss":  # it would think for ever
         asked["logit_bias"] = {str(tokenizer.token_of("<|end|>")): 6}
-    with local(Model.of(pair, specdec_cli.Request(k=0, drafter="none", max_context=4096), 1), desk) as client:
+    with local(model_of(pair, specdec_cli.Request(k=0, drafter="none", max_context=4096), 1), desk) as client:
         for seed in range(3):
             reply = client.post(CHAT, json={**asked, "seed": seed, "parallel_tool_calls": False}).json()
             message = reply["choices"][0]["message"]

@@ -7,8 +7,8 @@ from tokenizers import AddedToken
 
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from fakes.server import local
+from fakes.serving import model_of
 from specdec_cli import Request, load
-from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.pairs.pair import Pair
 
@@ -52,7 +52,7 @@ def test_a_forced_call_is_always_one(family, k):
     _, folder = family
     pair = load(Pair("p", str(folder), None), drafter="ngram")
     desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
-    with local(Model.of(pair, Request(k=k, drafter="ngram" if k else "none"), 1), desk) as client:
+    with local(model_of(pair, Request(k=k, drafter="ngram" if k else "none"), 1), desk) as client:
         body = {**CHAT, "max_tokens": 120, "temperature": 1, "seed": 3, "parallel_tool_calls": False}
         free = client.post("/v1/chat/completions", json=body).json()["choices"][0]
         forced = client.post("/v1/chat/completions", json={**body, "tool_choice": "required"})

@@ -8,7 +8,7 @@ import specdec_cli
 from fakes.desk import ScriptedDesk
 from fakes.fill_model import fill_folder
 from fakes.server import local
-from specdec_cli.apps.serve.model import Model
+from fakes.serving import model_of
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.models.fill import Fill
 
@@ -35,7 +35,7 @@ def filler(folders):
 def editor(filler, folders):
     """A client of a server that can fill; its desk loads the pair in its own thread."""
     desk = Scheduler(lambda: specdec_cli.load(**folders), SchedulerOptions(idle_seconds=None))
-    model = Model.of(filler, specdec_cli.Request(k=4), 1)
+    model = model_of(filler, specdec_cli.Request(k=4), 1)
     with local(model, desk, RECORDS) as client:
         yield client
     desk.close()
@@ -118,7 +118,7 @@ def test_a_mark_of_the_family_ends_an_answer(editor, filler):
 
 def test_less_indented_lines_and_their_time_end_an_answer(filler):
     desk = ScriptedDesk(["a\n    b\nc\n", "a\nb\n"], steps=list)
-    with local(Model.of(filler, specdec_cli.Request(), 1), desk) as client:
+    with local(model_of(filler, specdec_cli.Request(), 1), desk) as client:
         whole = client.post("/infill", json={**ASKED, "n_indent": 4}).json()
         assert (whole["content"], whole["stop_type"], whole["has_new_line"]) == ("a\n    b\n", "limit", True)
         whole = client.post("/infill", json={**ASKED, "t_max_predict_ms": 0.001}).json()

@@ -11,13 +11,14 @@ import specdec_cli
 from fakes.desk import ScriptedDesk
 from fakes.fill_model import fill_folder
 from fakes.server import local, serving
+from fakes.serving import model_of
 from specdec_cli.apps.serve.http import reply
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.request import Request
 from specdec_cli.models.fill import Fill
 from specdec_cli.pairs.choose import choose
-from specdec_cli.pairs.files import resolve
+from specdec_cli.pairs.files import find
 
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
 FUNCTION = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
@@ -195,7 +196,7 @@ def test_the_model_may_have_the_usual_tag_and_no_other(scripted):
 
 
 def test_what_is_here_is_told_as_ollama_does(desk):
-    model = Model.of_files(resolve(choose("demo", None, None)), Request(k=4), 1_700_000_000)
+    model = Model.of(find(choose("demo", None, None)), Request(k=4), 1_700_000_000)
     with local(model, desk) as client:
         (tag,) = client.get("/api/tags").json()["models"]
         (loaded,) = client.get("/api/ps").json()["models"]
@@ -230,7 +231,7 @@ def test_a_suffix_is_filled_before(tmp_path):
     desk = Scheduler(lambda: specdec_cli.load(target=str(tmp_path / "fill"), drafter="none"), SchedulerOptions())
     prompt = pair.text_tokens("<|fim_prefix|>def f(<|fim_suffix|>return x<|fim_middle|>")
     request = Request(k=0, max_tokens=9, drafter="none", stop_tokens=Fill.of(pair.tokenizer).stop_tokens)
-    with local(Model.of(pair, Request(k=0, drafter="none"), 1), desk) as client:
+    with local(model_of(pair, Request(k=0, drafter="none"), 1), desk) as client:
         asked = {"prompt": "def f(", "suffix": "return x", "options": {"num_predict": 9}, "stream": False}
         (answer,) = told(client, "/api/generate", **asked)
         assert "insert" in client.post("/api/show", json={}).json()["capabilities"]

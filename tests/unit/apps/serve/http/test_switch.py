@@ -8,7 +8,8 @@ import specdec_cli
 from fakes.fill_model import fill_folder
 from fakes.models import tiny_folder
 from fakes.server import local
-from specdec_cli.apps.serve.model import Model, Switch
+from fakes.serving import model_of
+from specdec_cli.apps.serve.model import Switch
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.request import Request
@@ -37,7 +38,7 @@ def client(pairs):
         return specdec_cli.load(pairs[name])
 
     demo = specdec_cli.load("demo")
-    model = Model.of(demo, Request(k=4), 1)
+    model = model_of(demo, Request(k=4), 1)
     switch = Switch(lambda: {name: PairSpec(pair) for name, pair in pairs.items()}, lambda spec: Request(k=0), 2)
     desk = Scheduler(lambda: specdec_cli.load("demo"), SchedulerOptions(idle_seconds=None), switch=load)
     with local(model, desk, switch=switch) as client:
@@ -124,7 +125,7 @@ def broken(tmp_path_factory):
     options = SchedulerOptions(idle_seconds=None)
     desk = Scheduler(lambda: demo, options, switch=lambda name: specdec_cli.load(pairs[name]))
     with (
-        local(Model.of(demo, Request(k=4), 1), desk, records, switch=switch) as client,
+        local(model_of(demo, Request(k=4), 1), desk, records, switch=switch) as client,
     ):
         yield root, client, records
     desk.close()

@@ -13,10 +13,10 @@ import specdec_cli
 from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.models import byte_tokenizer
 from fakes.server import LOCAL, local
+from fakes.serving import model_of
 from fakes.tool_model import LONG
 from specdec_cli.apps.serve.http.answer import Call, CallStream
 from specdec_cli.apps.serve.http.tools import _arguments
-from specdec_cli.apps.serve.model import Model
 
 PARAMETERS = {
     "type": "object",
@@ -265,7 +265,7 @@ def random_model(tool_folders):
     """A model of random weights: what it says has a shape only where one is forced on it."""
     pair = specdec_cli.load(target=str(tool_folders[0]), drafter="none")
     desk = SequentialDesk(pair)
-    with local(Model.of(pair, specdec_cli.Request(k=0, drafter="none", max_context=LONG), 1), desk) as client:
+    with local(model_of(pair, specdec_cli.Request(k=0, drafter="none", max_context=LONG), 1), desk) as client:
         yield client
     desk.close()
 

@@ -1,0 +1,123 @@
+"""A server of its options: it listens, loads its pair and answers; whatever it takes is given back at its end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from specdec_cli.apps.serve.http.access import AccessPolicy
+from specdec_cli.apps.serve.http.server import Server, listen
+from specdec_cli.apps.serve.http.service import Service
+from specdec_cli.apps.serve.log import ServerLog, words_file
+from specdec_cli.apps.serve.model import Model, Switch
+from specdec_cli.apps.serve.page import page_files
+from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.command.load import introduce_demo, load_session
+from specdec_cli.command.options import ModelOptions
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.format import size
+from specdec_cli.core.request import Request
+from specdec_cli.pairs.catalog import other_rows, registry, rows
+from specdec_cli.pairs.choose import choose
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.pair import PairSpec
+from specdec_cli.session.disk_cache import DiskCache
+from specdec_cli.session.disk_entries import disk_cache_folder
+from specdec_cli.session.session import LoadedPair
+from specdec_cli.system.servers import announced
+
+# A pair must fit with caches of so many tokens; what a longer conversation needs is looked at when it comes.
+RESERVE_TOKENS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """What is served: the pair of `spec`, and if `switches`, others that are here. Requests start from `base`.
+
+    `drafter` was asked to draft for all of them. `disk_bytes` of what was read are kept on disk.
+    """
+
+    spec: PairSpec
+    models: ModelOptions
+    drafter: str | None
+    base: Callable[[PairSpec], Request]
+    policy: AccessPolicy
+    scheduler: SchedulerOptions
+    disk_bytes: int = 0
+    switches: bool = False
+    log: Path | None = None
+    quiet: bool = False
+    plain: bool = False
+
+
+def run(options: ServerOptions) -> None:
+    """Serve until a signal comes. Raises: SpecdecError for a port in use, what loading the pair raises."""
+    spec, shown, plain = options.spec, not options.quiet, options.plain
+    with ExitStack() as stack:
+        log = ServerLog(sys.stderr, options.quiet, plain, stack.enter_context(words_file(options.log)))
+        socket = stack.enter_context(closing(listen(options.policy.host, options.policy.port)))
+        policy, name = replace(options.policy, port=socket.getsockname()[1]), spec.pair.name
+        disk = DiskCache(disk_cache_folder(), options.disk_bytes, log.say) if options.disk_bytes else None
+        model = Model.of(find(spec), options.base(spec), int(time.time()))
+        others = Switch(
+            partial(pairs_here, name, options.drafter),
+            options.base,
+            with_draft=lambda other: spec_here(other.pair.name, options.drafter),
+        )
+        holds = stack.enter_context(announced(name, policy.url))
+
+        def load(spec: PairSpec) -> LoadedPair:
+            holds(0, 0, loading=True)
+            try:
+                session = load_session(spec, options.models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=plain)
+                return replace(session.pair, disk=disk)
+            except BaseException:
+                holds(0, 0)
+                raise
+
+        def load_other(name: str) -> LoadedPair:
+            return load(others.specs[name])
+
+        scheduler = Scheduler(partial(load, spec), options.scheduler, switch=load_other, holds=holds)
+        stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
+        introduce_demo(name, shown=shown, plain=plain)
+        stack.callback(lambda: log.ended(scheduler.status()))
+        stack.callback(scheduler.close)  # before the sums are said, which are then those of all requests
+        switch = others if options.switches else None
+        service = Service(model, scheduler, policy, log.reply, page_files(), switch)
+        kept = f"up to {size(disk.most_bytes)} of what is read is kept in {disk.folder}" if disk else ""
+        Server(service, partial(log.started, name, policy.url, policy.key is not None, kept)).run([socket])
+
+
+def pairs_here(first: str, drafter: str | None) -> Mapping[str, PairSpec]:
+    """For --switch: what `specdec pairs` lists and is here, but for `first`, as models.toml and the folders are now.
+
+    `drafter` drafts for all of them, or each one's own. A model that only its path names is left out: no client hears
+    paths. Raises: NotAvailable.
+    """
+    with no_request_to_blame():
+        known = registry()
+    listed = rows(known)
+    pairs = [row.pair for row in (*listed, *other_rows(known, listed)) if row.downloaded]
+    return {one.name: PairSpec.of(one, drafter) for one in pairs if one.name != first and one.name[0] not in "/~."}
+
+
+def spec_here(name: str, drafter: str | None) -> PairSpec:
+    """The pair or model of that name as models.toml and the folders are now. Raises: NotAvailable, Refused."""
+    with no_request_to_blame():
+        spec = choose(name, None, None, here=True)
+    return replace(spec, pair=replace(spec.pair, name=name), drafter=drafter or spec.drafter)
+
+
+@contextmanager
+def no_request_to_blame() -> Iterator[None]:
+    """Raises: NotAvailable for a wrong models.toml."""
+    try:
+        yield
+    except UsageError as error:
+        raise NotAvailable(error.message, error.hint) from error

@@ -1,0 +1,243 @@
+"""Does a pair fit this machine, and with how long a context? The one answer, by its files alone: no weight is read.
+
+All sizes in bytes, all lengths in tokens. Cache sizes come from the architecture's own caches, built lazily and never
+evaluated, so that every kind is counted as it is.
+Law: an estimate is within 10 % of the memory that mlx then uses; a test keeps it so.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+
+from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
+from specdec_cli.core.format import percent, size
+from specdec_cli.core.kinds import DRAFTERS
+from specdec_cli.core.safetensors import WEIGHTS
+from specdec_cli.engine import device
+from specdec_cli.engine.load import empty_model, unverifiable
+from specdec_cli.engine.model import CachedModel
+from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.pairs.files import Notify, PairFiles
+from specdec_cli.pairs.limits import LONGEST, TIGHT_SHARE, limit_bytes, too_large
+from specdec_cli.system import servers
+from specdec_cli.system.servers import RunningServer
+
+HINTED_BITS = 8
+# Contexts are tried in steps of so many tokens, up to the longest.
+STEP = 256
+VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """One model at one context length: weights, caches, and the largest prefill chunk's activations."""
+
+    name: str
+    weight_bytes: int
+    cache_bytes: int
+    prefill_bytes: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What the models of `files` take together with caches of `tokens`, and whether the device has so much.
+
+    `sizes` are theirs at any length, `longest` is the context that all were made for. What `servers` hold is not among
+    the `usable_bytes`. With `kv_bits` the caches are quantized; of several `machines` it is one's, with a share of the
+    target.
+    """
+
+    files: PairFiles
+    sizes: Callable[[int], tuple[Footprint, ...]]
+    usable_bytes: int
+    servers: tuple[RunningServer, ...] = ()
+    tokens: int = 0
+    longest: int = LONGEST
+    kv_bits: int | None = None
+    machines: int = 1
+
+    @classmethod
+    def of(cls, files: PairFiles, kv_bits: int | None = None, machines: int = 1) -> Fit:
+        """Of the pair on this machine.
+
+        Raises: NotAvailable for an architecture that is unknown, Refused for caches that cannot be quantized to
+        `kv_bits`, and for a target that cannot be shared.
+        """
+        checkpoints, head = files.checkpoints, files.head
+        models = [empty_model(one, kv_bits, n) for one, n in zip(checkpoints, (machines, 1), strict=False)]
+
+        @cache  # what is refused is refused before the weights' headers are read
+        def weights() -> list[int]:
+            found = [one.weight_bytes for one in files.models]
+            if machines > 1:  # embeddings and norms are on each of them
+                found[0] = found[0] * models[0].weight_bytes // empty_model(checkpoints[0]).weight_bytes
+            return found
+
+        def sizes(tokens: int) -> tuple[Footprint, ...]:
+            parts = zip(checkpoints, weights(), models, strict=True)
+            found = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in parts]
+            if head is not None:  # it reads the prompt with the target, whose layers take more for it
+                found.append(Footprint(f"{head.name} (head)", _bytes_beside(files), head.cache_bytes(tokens), 0))
+            return tuple(found)
+
+        longest = min([limit for one in checkpoints if (limit := one.context_limit)], default=LONGEST)
+        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, longest, kv_bits, machines)
+
+    def at(self, tokens: int) -> Fit:
+        """The same with caches of so many tokens, which may be more than the models were made for."""
+        return replace(self, tokens=min(tokens, LONGEST))
+
+    def require(self, tokens: int | None, tell: Notify) -> Fit:
+        """This, or where nobody asked for the head and it cannot draft here, the same without it, which `tell` hears.
+
+        With caches of `tokens`; None: whatever the memory. `tell` hears as well of a pair that just fits beside
+        servers. Raises: NotAvailable, Refused, DoesNotFit for what keeps the pair from running.
+        """
+        if (error := self._obstacle(tokens, tell)) is None:
+            return self
+        if (alone := self.without_unasked_head) is None or alone._obstacle(tokens, tell):
+            raise error
+        tell(f"no head drafts: {error.message}")
+        return alone
+
+    @property
+    def without_unasked_head(self) -> Fit | None:
+        """That of the pair without a head that nobody asked for; None where there is no such head."""
+        alone = self.files.without_unasked_head
+        return Fit.of(alone, self.kv_bits, self.machines) if alone else None
+
+    def refusals(self) -> Iterator[SpecdecError]:
+        """What keeps the pair from drafting, but for the memory. Raises: NotAvailable for an unreadable tokenizer."""
+        files = self.files
+        if DRAFTERS[files.spec.drafter].drafts:
+            yield from filter(None, map(unverifiable, files.checkpoints))
+        if files.head and (refusal := files.head.of_other_target(files.target.checkpoint)):
+            yield refusal
+        if files.vocab is not None and files.vocab.status == "incompatible":
+            yield files.vocab.refusal(*(checkpoint.name for checkpoint in files.checkpoints))
+
+    def _obstacle(self, tokens: int | None, tell: Notify) -> SpecdecError | None:
+        if (refusal := next(self.refusals(), None)) or tokens is None:
+            return refusal
+        weights = sum(one.weight_bytes for one in self.files.models) + _bytes_beside(self.files)
+        # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
+        if weights * 10 < self.usable_bytes and tokens < 8192:
+            return None
+        found = self.at(min(tokens, self.longest))
+        if found.fits and found.warning:
+            tell(found.warning)
+        return None if found.fits else found.obstacle()
+
+    @cached_property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """Of each model, a head's last."""
+        return self.sizes(self.tokens)
+
+    @property
+    def prefill_bytes(self) -> int:
+        """Prefills run one after the other, so only the largest counts."""
+        return max(part.prefill_bytes for part in self.footprints)
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(part.weight_bytes + part.cache_bytes for part in self.footprints) + self.prefill_bytes
+
+    @property
+    def limit_bytes(self) -> int:
+        """The share of the usable memory that models may take."""
+        return limit_bytes(self.usable_bytes)
+
+    @property
+    def fits(self) -> bool:
+        return self.peak_bytes <= self.limit_bytes
+
+    @cached_property
+    def largest_context(self) -> int:
+        """Tokens with which it would fit as it is, 0 if not even the weights do."""
+        longest = max(self.longest, self.tokens)
+        steps = range(STEP, longest + 1, STEP)
+        fitting = bisect_left(steps, True, key=lambda tokens: not self.at(tokens).fits)
+        return longest if fitting == len(steps) else fitting * STEP
+
+    @property
+    def quantized(self) -> Fit | None:
+        """The same with quantized caches; None where they are, or cannot be."""
+        with suppress(Refused):
+            if self.kv_bits is None and self.machines == 1:
+                return Fit.of(self.files, HINTED_BITS).at(self.tokens)
+        return None
+
+    @property
+    def _beside(self) -> tuple[str, str]:
+        """The servers of other processes with what they hold, and the command that ends them."""
+        first, *more = self.servers
+        who = f"{1 + len(more)} servers, which hold" if more else f"the server of {first.pair}, which holds"
+        held = size(sum(server.held_bytes for server in self.servers))
+        return f"beside {who} {held}", f"specdec stop {'--all' if more else first.pid}"
+
+    @property
+    def warning(self) -> str:
+        """What to say where servers leave just enough; empty where they do not."""
+        if not self.servers or self.peak_bytes < TIGHT_SHARE * self.limit_bytes:
+            return ""
+        beside, stop = self._beside
+        share = percent(self.peak_bytes / self.limit_bytes)
+        return f"memory {share} of {size(self.limit_bytes)} {beside}; {stop} frees that"
+
+    def obstacle(self) -> DoesNotFit:
+        """The refusal, with both numbers and what would fit."""
+        taken = sum(server.held_bytes for server in self.servers)
+        names = " and ".join(part.name for part in self.footprints)
+        message = too_large(names, self.peak_bytes, self.tokens, self.limit_bytes)
+        if taken and self.peak_bytes <= limit_bytes(self.usable_bytes + taken):
+            beside, stop = self._beside
+            message += f" {beside}"
+            asks = f"""curl {self.servers[0].url}/api/generate --json '{{"prompt": "…", "stream": false}}'"""
+            hint = f"{stop} frees that; or ask the server: {asks}"
+        elif (quantized := self.quantized) and quantized.fits:
+            hint = f"it fits with quantized caches: --kv-bits {HINTED_BITS}; --force loads it anyway"
+        elif (context := self.largest_context) >= 512:
+            hint = f"a smaller context fits: --max-context {context}; --force loads it anyway"
+        elif len(self.footprints) > 1:
+            hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
+        else:
+            hint = "try a smaller model or a lower quantization; --force loads it anyway"
+        return DoesNotFit(message, hint)
+
+
+def _bytes_beside(files: PairFiles) -> int:
+    """Bytes of the head's weights, none where its files were counted with a model's."""
+    if files.head is None:
+        return 0
+    folders = {checkpoint.folder for checkpoint in files.checkpoints}
+    counted = all(path.parent in folders and path.match(WEIGHTS) for path in files.head.files)
+    return 0 if counted else files.head.loaded_bytes
+
+
+def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel) -> Footprint:
+    """Bytes of `checkpoint` at `context_tokens`; `weight_bytes` are its weights in memory, `model` has its shapes.
+
+    In a chunk of the prompt three MLP arrays and about ten of the hidden width live at once, of one layer at a time;
+    without a fused kernel so do the attention scores [heads, rows, context]. Of the last layer a chunk computes what
+    the caches keep, not its attention or its MLP: a model of one layer holds seven hidden arrays. The factors were
+    fitted to mlx's peak on the CPU; a test checks them. Raises: NotAvailable for a size that is none.
+    """
+    value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
+    hidden, heads = checkpoint.whole("hidden_size", 0), checkpoint.whole("num_attention_heads", 1)
+    inner = checkpoint.whole("intermediate_size", 4 * hidden)
+    rows = min(device.prefill_tokens(), context_tokens)
+    cache_bytes = model.cache_bytes(context_tokens, value_bytes)
+    # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
+    sizes = model.head_sizes
+    fused = not model.network.kv and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
+    scores = 0 if fused else heads * rows * context_tokens
+    values = rows * 7 * hidden if model.layers == 1 else rows * (3 * inner + 10 * hidden) + scores
+    # Without its Metal kernel a recurrence keeps the state of every token of the chunk.
+    states = 0 if device.backend() == "metal" else rows * model.state_bytes
+    # From the second chunk on a layer's cache is copied where it grows.
+    copied = cache_bytes // model.layers if rows < context_tokens else 0
+    return Footprint(checkpoint.name, weight_bytes, cache_bytes, values * value_bytes + states + copied)
