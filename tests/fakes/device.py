@@ -15,9 +15,9 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from fakes.machine import Machine
+from fakes.scored import ScoredModel
 from specdec_cli.engine import device
-from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.model import CachedModel, Output
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.session.session import Session
 
 ACTIVE_BUFFERS = 10
@@ -157,50 +157,38 @@ def _computed(array: mx.array) -> bool:
     return "->" not in graph.getvalue()
 
 
+def count_read(monkeypatch) -> list[int]:
+    """How many arrays each evaluation from now on is given."""
+    counts: list[int] = []
+
+    def evaluate(*trees):
+        counts.append(len(_flat(trees)))
+        compute(*trees)
+
+    monkeypatch.setattr(mx, "eval", evaluate)
+    return counts
+
+
 def _flat(arrays: Iterable[Any]) -> list[mx.array]:
     return [array for _, array in tree_flatten(list(arrays)) if isinstance(array, mx.array)]
 
 
-class TextModel:
-    """In the place of a CachedModel: knows its text by heart, except where `wrong(position)`; n rows take costs(n)."""
+class TextModel(ScoredModel):
+    """Knows its text by heart, except where `wrong(position)`; n rows take costs(n)."""
 
     def __init__(self, device: FakeDevice, text, costs, buffers: int, wrong=lambda position: False) -> None:
         self.device, self.text, self.costs, self.buffers, self.wrong = device, text, costs, buffers, wrong
         self.vocab_size = max(text) + 2
-        self.length = 0
 
-    def outputs(self, context, pending=NO_TOKENS) -> Output:
-        self.length = len(context) - 1
-        return self.forward(mx.zeros(1 + pending.size))
-
-    def forward(self, tokens) -> Output:
+    def rows(self, tokens):
         self.device.work(self.costs(tokens.size), self.buffers)
         rows = []
         for position in range(self.length + 1, self.length + 1 + tokens.size):
             token = self.text[position % len(self.text)]
             rows.append(mx.arange(self.vocab_size) == (self.vocab_size - 1 if self.wrong(position) else token))
-        self.length += tokens.size
-        return Output(mx.stack(rows).astype(mx.float32))
-
-    def logits(self, context, pending):
-        return self.outputs(context, pending).logits
-
-    def extend(self, tokens):
-        return self.forward(tokens).logits
-
-    def commit(self, context, length) -> None:
-        self.length = min(self.length, length)
-
-    def reuse(self, context) -> int:
-        return self.length
-
-    def has_room(self, context) -> bool:
-        return True
+        return mx.stack(rows).astype(mx.float32)
 
     def prefill(self, context):
         output = self.forward(mx.zeros(max(len(context) - 1, 1)))
         self.device.wait(output.logits)
         yield output
-
-    def release(self) -> None:
-        self.length = 0

@@ -20,11 +20,11 @@ from itertools import islice
 import mlx.core as mx
 import numpy as np
 
+from fakes.scored import ScoredModel
 from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
-from specdec_cli.engine.model import Output
 
 SORTS, SORTED_AT_ONCE = ("sort", "argsort", "partition", "argpartition", "topk"), 2048
 VIEWS = {
@@ -51,41 +51,23 @@ def dispatches(folder, *arrays):
     return found
 
 
-class Table:
-    """A model whose logits are rows of a table, whatever it is fed."""
+class Table(ScoredModel):
+    """Its logits are rows of a table, whatever it is fed."""
 
     def __init__(self, rows):
-        self._rows, self.vocab_size, self.length, self._at = rows, rows.shape[-1], 0, 0
+        self._table, self.vocab_size, self._at = rows, rows.shape[-1], 0
 
-    def forward(self, tokens):
+    def rows(self, tokens):
         n = tokens.size
-        self._at = (self._at + 1) % (self._rows.shape[0] - n)
-        return Output(self._rows[self._at : self._at + n])
-
-    def outputs(self, context, pending):
-        return self.forward(mx.zeros(pending.size + 1))
-
-    def logits(self, context, pending):
-        return self.outputs(context, pending).logits
-
-    def extend(self, tokens):
-        return self.forward(tokens).logits
-
-    def commit(self, context, length):
-        self.length = length
+        self._at = (self._at + 1) % (self._table.shape[0] - n)
+        return self._table[self._at : self._at + n]
 
     def reuse(self, context):
         return 0
 
-    def has_room(self, context):
-        return True
-
     def prefill(self, context):
         self.length = len(context) - 1
         return iter(())
-
-    def release(self):
-        pass
 
 
 def logit_rows(rows, vocab_size, seed=0, dtype=mx.bfloat16):

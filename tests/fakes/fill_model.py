@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
-import mlx.core as mx
-from mlx.utils import tree_flatten
 from tokenizers import AddedToken
 
-from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
 
 MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
 
@@ -18,9 +14,4 @@ def fill_folder(folder, marks=MARKS, noise=0.0, context=1024):
     tokenizer = byte_tokenizer()
     tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in marks])
     config = TINY | {"vocab_size": 259 + len(marks), "max_position_embeddings": context}
-    folder.mkdir(parents=True)
-    weights = dict(tree_flatten(tiny_network(config, seed=5, noise=noise).parameters()))
-    mx.save_safetensors(str(folder / "model.safetensors"), weights)
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, tokenizer)
-    return folder
+    return write_model(folder, tiny_network(config, seed=5, noise=noise), config, tokenizer)

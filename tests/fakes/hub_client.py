@@ -14,21 +14,25 @@ from pathlib import Path
 
 from fakes.hub_server import HubServer
 
-CLIENT = """
+BEFORE = """
 import json, sys
 from pathlib import Path
 from specdec_cli import hub
 from specdec_cli.core.errors import SpecdecError
 heard = []
 def hear(*values): heard.append(values)
-result = None
-try:
-    exec(sys.argv[1])
-except SpecdecError as error:
-    result = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit": error.exit_code}
-print(json.dumps(result, default=str))
+def told(code):
+    result = None
+    try:
+        names = {**globals()}
+        exec(code, names)
+        result = names.get("result")
+    except SpecdecError as error:
+        result = {"error": type(error).__name__, "message": error.message, "hint": error.hint, "exit": error.exit_code}
+    print(json.dumps(result, default=str), flush=True)
 """
-
+CLIENT = BEFORE + "told(sys.argv[1])"
+CLIENTS = BEFORE + "for line in sys.stdin: told(json.loads(line))"
 
 KEPT = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "PYTHONPATH", "MACOS_FOLDER", "MACOS_STARTS")
 
@@ -57,6 +61,28 @@ def finish(process: subprocess.Popen[str]):
 def ask(server, home, code, **extra):
     """What `result` is after `code` ran in a fresh process, or its SpecdecError as values."""
     return finish(start(server, home, code, **extra))
+
+
+class Person:
+    """One process that does as it is told, code after code, in one home: huggingface_hub is imported once."""
+
+    def __init__(self, server: HubServer, home: Path, before: str = "", **extra: str) -> None:
+        self.home, pipes = home, {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        command = [sys.executable, "-c", f"{before}\n{CLIENTS}"]
+        self._process = subprocess.Popen(command, env=environment(server, home, **extra), **pipes)
+
+    def __enter__(self) -> Person:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def __call__(self, code: str):
+        """What `result` is after `code` ran, or its SpecdecError as values. A traceback ends the process."""
+        self._process.stdin.write(json.dumps(code) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
 
 
 def own(root: Path) -> dict[str, str]:

@@ -17,8 +17,6 @@ from specdec_cli.core.request import MAX_DRAFT
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Plan, Situation, plan
 
-DEEPEST = 8
-
 
 @dataclass(frozen=True)
 class Machine:

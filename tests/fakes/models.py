@@ -101,14 +101,20 @@ def other_letters(tokenizer_json: bytes) -> bytes:
     return json.dumps(tokenizer).encode()
 
 
+def write_model(folder: Path, weights, config, tokenizer=None, **extra) -> Path:
+    """A folder that the product can load; `weights` are a network, or arrays by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    arrays = weights if isinstance(weights, dict) else dict(tree_flatten(weights.parameters()))
+    mx.save_safetensors(str(folder / "model.safetensors"), arrays)
+    (folder / "config.json").write_text(json.dumps(config))
+    write_tokenizer(folder, tokenizer or byte_tokenizer(), **extra)
+    return folder
+
+
 def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0, endless=False) -> Path:
     """A loadable model folder with random weights and the byte tokenizer; `endless` never says a special token."""
-    folder.mkdir(parents=True)
     weights = dict(tree_flatten(tiny_network(config, seed, noise).parameters()))
     if endless:
         head = weights["lm_head.weight"]
         weights["lm_head.weight"] = mx.concatenate([mx.zeros((len(SPECIALS), head.shape[1])), head[len(SPECIALS) :]])
-    mx.save_safetensors(str(folder / "model.safetensors"), weights)
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, byte_tokenizer())
-    return folder
+    return write_model(folder, weights, config)

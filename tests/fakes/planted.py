@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
 import mlx.core as mx
 import mlx.nn as nn
-from mlx.utils import tree_flatten
 
 from conformance.architectures import Architecture, architectures
 from conformance.architectures import tiny_network as make_network
-from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from fakes.models import TINY, tiny_network, write_model
 from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.hidden import hook
@@ -31,11 +29,7 @@ def precise_folder(folder: Path, dtype: str, bits: int | None = None, noise: flo
     if bits:
         nn.quantize(network, 32, bits)
         config["quantization"] = {"group_size": 32, "bits": bits}
-    folder.mkdir(parents=True)
-    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, byte_tokenizer())
-    return folder
+    return write_model(folder, network, config)
 
 
 def architecture_folder(name: str, folder: Path, noise: float | None, dtype="float32", bits: int | None = None) -> Path:
@@ -53,11 +47,7 @@ def architecture_folder(name: str, folder: Path, noise: float | None, dtype="flo
     if bits:
         nn.quantize(network, 32, bits, class_predicate=_quantizable)
         config["quantization"] = {"group_size": 32, "bits": bits}
-    folder.mkdir()
-    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(network.parameters())))
-    (folder / "config.json").write_text(json.dumps(config | {"dtype": dtype}))
-    write_tokenizer(folder, byte_tokenizer())
-    return folder
+    return write_model(folder, network, config | {"dtype": dtype})
 
 
 def _quantizable(_: str, module: nn.Module) -> bool:

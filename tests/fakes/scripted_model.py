@@ -15,7 +15,7 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 from tokenizers import AddedToken
 
-from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
 from fakes.tool_model import LONG, MARKS, SAID
 
 END = 2  # <|im_end|>
@@ -51,17 +51,13 @@ def scripted_folder(folder, scripts):
     for opener, said in chains:
         ids = range(first, first := first + len(said))
         follows |= dict(pairwise([tokenizer.token_to_id(opener), *ids, END]))
-    folder.mkdir(parents=True)
     config = TINY | {
         "vocab_size": tokenizer.get_vocab_size(),
         "hidden_size": WIDTH,
         "num_hidden_layers": 1,
         "max_position_embeddings": LONG,
     }
-    mx.save_safetensors(str(folder / "model.safetensors"), weights(config, follows))
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, tokenizer, chat_template=template(scripts))
-    return folder
+    return write_model(folder, weights(config, follows), config, tokenizer, chat_template=template(scripts))
 
 
 def words_of(text, used):

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-
-import mlx.core as mx
-from mlx.utils import tree_flatten
 from tokenizers import AddedToken
 
-from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer import Tokenizer
@@ -37,12 +33,8 @@ def tool_folder(folder, thinks=False):
     added = [*MARKS, *(THINK if thinks else ())]
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in added])
     config = TINY | {"vocab_size": 259 + len(added), "max_position_embeddings": LONG}
-    folder.mkdir(parents=True)
-    weights = dict(tree_flatten(tiny_network(config, seed=3).parameters()))
-    mx.save_safetensors(str(folder / "model.safetensors"), weights)
-    (folder / "config.json").write_text(json.dumps(config))
-    write_tokenizer(folder, tokenizer, chat_template=THINKS_TEMPLATE if thinks else TOOLS_TEMPLATE)
-    return folder
+    template = THINKS_TEMPLATE if thinks else TOOLS_TEMPLATE
+    return write_model(folder, tiny_network(config, seed=3), config, tokenizer, chat_template=template)
 
 
 def tool_model(folder, **base):

@@ -203,14 +203,3 @@ def test_another_token_or_round_is_found(part, quick, monkeypatch):
         case[-1] = 3
     with pytest.raises(AssertionError, match=f"> {key} > "):
         compare("qwen3", quick("qwen3"), key, *case)
-
-
-@pytest.mark.slow
-def test_an_exact_prediction_drafts_under_auto_and_changes_no_word():
-    pair = specdec.load("demo")
-    asked = {"max_tokens": 96, "temperature": 0.0, "raw": True}
-    plain = list(pair.session().reply("def read_lines(path):\n", k=0, drafter="none", **asked))[-1]
-    auto = {"k": "auto", "drafter": "auto", "predict": plain.text}
-    guessed = list(pair.session().reply("def read_lines(path):\n", **auto, **asked))[-1]
-    assert guessed.stats["draft_n_accepted"] > 24
-    assert guessed.text == plain.text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import numpy as np
-import pytest
 
 from fakes.models import TINY
 from specdec_cli.engine.decode import decode
@@ -28,12 +27,6 @@ CASES = (
     ("match", Sampling(1.0)),
     ("block", Sampling(0.6, top_p=0.9)),
 )
-
-# The product's own default above temperature 0, in the slow tier; the others take as long, and are `full`.
-TIERED = [
-    *(pytest.param(*case, marks=pytest.mark.full) for case in CASES[:-1]),
-    pytest.param(*CASES[-1], marks=pytest.mark.slow),
-]
 
 
 def answers(target, begin, n, prompt=PROMPT, k=K):

@@ -21,11 +21,14 @@ from fakes.broken_rules import (
     raw_residual,
     swapped,
 )
+from fakes.gemma import agreeing_assistant, small_gemma
+from fakes.heads import agreeing_head, cached_head, trained_medusa
 from fakes.models import tiny_network
+from fakes.translated import translated
 from laws.exact_law import assert_follows
 from laws.seeded_answers import CASES, PROMPT, SMALL, K, answers
 from specdec_cli.engine.drafters.drafters import Drafters
-from specdec_cli.engine.drafters.stepwise import ModelDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter, ModelDrafter, TranslatedDrafter
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import Rejection, make_rule
@@ -38,48 +41,65 @@ from specdec_cli.models.checkpoint import read_checkpoint
 # Thousands of answers take minutes on a slow or busy machine.
 pytestmark = pytest.mark.timeout(1800)
 N = 1000
+HEADS = ("mtp", "medusa", "assistant", "assistant of clusters")
+DRAFTS = ("model", "translated", *HEADS)
 
 
-@cache
-def random_pair():
-    """Target and draft, 16 tokens: total variation 0.6 apart at T = 1, so about half of the drafts are rejected."""
-    return tiny_network(SMALL, seed=1), tiny_network(SMALL, seed=1, noise=0.1)
+def drafting(kind):
+    """(a target of 16 tokens, a network a little off it, a rule -> a drafter of that kind).
+
+    Target and draft are a total variation of 0.6 apart at T = 1, so about half of the drafts are rejected. Of a draft
+    that says only some words, or of a head, the network off the target only orders what is compared.
+    """
+    if kind.startswith("assistant"):
+        target = CachedModel(small_gemma(), "small")
+        head = agreeing_assistant(target, 1.0, **({"clusters": 4, "best": 2} if "clusters" in kind else {}))
+        return target, small_gemma(noise=0.1), lambda rule: HeadDrafter(head, target, rule)
+    target, other = (CachedModel(tiny_network(SMALL, seed=1, noise=noise), "small") for noise in (0.0, 0.1))
+    width = target.vocab_size
+    if kind == "model":
+        return target, other.network.module, lambda rule: ModelDrafter(other, width, rule)
+    if kind == "translated":
+        draft = translated(other.network.module, mute=(5, 9))
+        return target, other.network.module, lambda rule: TranslatedDrafter(draft, width, rule)
+    made = trained_medusa(target, K) if kind == "medusa" else agreeing_head(target)
+    cached = cached_head(target, made, recent=1 if kind == "medusa" else None)
+    return target, other.network.module, lambda rule: HeadDrafter(cached, target, rule)
 
 
-@cache
-def demo_pair():
-    return tuple(load_network(read_checkpoint(locate(f"specdec:demo/{n}"), n)) for n in ("target", "draft"))
-
-
-def texts_of(networks, rule_for, sampling, n, prompt=PROMPT, k=K):
-    """[n, k + 2]: an answer for each seed, from one pair of caches."""
-    target, draft = (CachedModel(network, "model") for network in networks)
+def assert_engine_follows(kind, rule_for, sampling, n=N):
+    """Drafts are accepted, rejected, and accepted in part."""
+    target, other, drafter_for = drafting(kind)
 
     def begin(seed, context):
-        rule = rule_for(Sampler(sampling, seed, prompt, target.vocab_size))
-        return Drafters(ModelDrafter(draft, target.vocab_size, rule), k), rule
+        rule = rule_for(Sampler(sampling, seed, PROMPT, target.vocab_size))
+        drafters = Drafters(drafter_for(rule), K)
+        target.commit(context, min(target.length, drafters.keeps(context)))
+        return drafters, rule
 
-    return answers(target, begin, n, prompt, k)[0]
-
-
-def assert_engine_follows(rule_for, sampling, n=N):
-    assert_follows(random_pair(), PROMPT, texts_of(random_pair(), rule_for, sampling, n), sampling)
+    texts, rounds = answers(target, begin, n)
+    assert {(len(round.draft), round.accepted) for round in rounds} >= {(K, 0), (K, 1), (K, K)}
+    assert_follows((target.network.module, other), PROMPT, texts, sampling)
 
 
 def named(rule):
     return lambda sampler: make_rule(rule, sampler)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize(("rule", "sampling"), CASES)
-def test_answers_of_a_random_pair_follow_the_target(rule, sampling):
-    """N = 1000 answers of 4 tokens, K = 2."""
-    assert_engine_follows(named(rule), sampling)
-
-
-def test_a_few_answers_of_a_random_pair_follow_the_target():
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind not in HEADS else pytest.mark.slow) for kind in DRAFTS]
+)
+def test_a_few_answers_follow_the_target(kind):
     """N = 120 answers of 4 tokens, K = 2."""
-    assert_engine_follows(named("block"), Sampling(1.0), 120)
+    assert_engine_follows(kind, named("block"), Sampling(1.0), 120)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", DRAFTS)
+@pytest.mark.parametrize(("rule", "sampling"), CASES)
+def test_answers_follow_the_target(rule, sampling, kind):
+    """N = 1000 answers of 4 tokens, K = 2."""
+    assert_engine_follows(kind, named(rule), sampling)
 
 
 def rejection(kind, rule, plan=None):
@@ -87,32 +107,41 @@ def rejection(kind, rule, plan=None):
     return lambda sampler: kind(rule, once_drafted(plan, own) if plan else own, draw_verdict, sampler)
 
 
-PLAIN, CUT, HOT = Sampling(1.0), Sampling(0.6, top_p=0.9), Sampling(1.5)
 BROKEN = {
-    "token, residual p": (rejection(Rejection, "token", raw_residual(plan_token)), PLAIN),
-    "block, swapped ratio": (rejection(Rejection, "block", swapped(plan_block)), PLAIN),
-    "token, shared noise": (rejection(SharedNoise, "token"), PLAIN),
-    "block, repeated noise": (rejection(RepeatedNoise, "block"), PLAIN),
-    "coupled, stuck noise": (StuckNoise, PLAIN),
+    "token, residual p": rejection(Rejection, "token", raw_residual(plan_token)),
+    "block, swapped ratio": rejection(Rejection, "block", swapped(plan_block)),
+    "token, shared noise": rejection(SharedNoise, "token"),
+    "block, repeated noise": rejection(RepeatedNoise, "block"),
+    "coupled, stuck noise": StuckNoise,
 }
+MISTAKES = [
+    *(("model", name) for name in BROKEN),
+    ("translated", "token, residual p"),
+    *((kind, name) for kind in HEADS for name in ("token, shared noise", "block, swapped ratio")),
+]
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", BROKEN)
-def test_a_known_mistake_is_noticed_in_the_engine_s_answers(name):
+@pytest.mark.parametrize(("kind", "name"), MISTAKES)
+def test_a_known_mistake_is_noticed_in_the_engine_s_answers(kind, name):
     """Negative controls: the same N = 1000 answers to the same test as above."""
     with pytest.raises(AssertionError, match="odds"):
-        assert_engine_follows(*BROKEN[name])
+        assert_engine_follows(kind, BROKEN[name], Sampling(1.0))
 
 
-def assert_engine_follows_demo(rule_for, sampling, n):
-    """The first three tokens after "import os\\nimport ", where both models are in doubt and 0.5 apart."""
-    prompt = [517, 574, 201, 517, 223]
-    texts = texts_of(demo_pair(), rule_for, sampling, n, prompt)[:, :3]
-    assert_follows(demo_pair(), prompt, texts, sampling, floor=0.02)
+@cache
+def demo_pair():
+    return tuple(load_network(read_checkpoint(locate(f"specdec:demo/{n}"), n)) for n in ("target", "draft"))
 
 
 @pytest.mark.full
 def test_answers_of_the_demo_pair_follow_the_target():
-    """N = 250 answers of 4 tokens, K = 2."""
-    assert_engine_follows_demo(named("block"), Sampling(1.0, top_p=0.9), 250)
+    """N = 250 answers of 4 tokens, K = 2: the first three after "import os\\nimport ", where both are in doubt."""
+    prompt, sampling = [517, 574, 201, 517, 223], Sampling(1.0, top_p=0.9)
+    target, draft = (CachedModel(network, "model") for network in demo_pair())
+
+    def begin(seed, context):
+        rule = named("block")(Sampler(sampling, seed, prompt, target.vocab_size))
+        return Drafters(ModelDrafter(draft, target.vocab_size, rule), K), rule
+
+    assert_follows(demo_pair(), prompt, answers(target, begin, 250, prompt)[0][:, :3], sampling, floor=0.02)

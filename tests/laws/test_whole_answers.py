@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fakes.broken_rules import ShrinkingKey
-from fakes.markov import MarkovModel
+from fakes.scored import MarkovModel
 from laws.exact_law import assert_likely
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.drafters import Drafters

@@ -22,7 +22,7 @@ from specdec_cli.core.kinds import FORCED, NONE, UNTRIED
 GOOD_RATE = 0.85
 # Share of the tokens that finding out may lose; also a reply's own, before they are emitted.
 SHARE = 0.02
-# What drafting is expected to save over the price that is paid at once: reading; a round that is tried, and its reading.
+# What drafting is expected to save over the price that is paid at once: reading; reading and a round that is tried.
 ODDS, TRYING_ODDS = 1.2, 2.0
 # A reply still has this many tokens and as many as it had so far: lengths are long-tailed.
 TYPICAL_TOKENS = 64

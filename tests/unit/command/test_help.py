@@ -76,18 +76,6 @@ def test_help_of_an_option_tells_of_it_and_whose_it_is(specdec, word, has):
     assert (code, err) == (0, "") and all(words in out for words in has)
 
 
-@pytest.mark.parametrize(
-    ("word", "hint"),
-    [
-        ("drafting", "specdec help performance tells of it; see also how-it-works and bench"),
-        ("zzzz", "specdec help lists all topics"),
-    ],
-)
-def test_a_word_that_is_no_topic_gets_the_documents_that_tell_of_it(specdec, word, hint):
-    """The nearest of `drafting` was `sampling`."""
-    assert specdec.refused("help", word) == (2, f"there is no topic {word}", hint)
-
-
 def test_a_pipe_gets_the_document_as_it_is(specdec):
     assert specdec("help", "how-it-works") == (0, (DOCS / "how-it-works.md").read_text("utf-8"), "")
 
@@ -114,88 +102,6 @@ def test_without_a_pager_the_document_is_printed(rows, environment, plain):
     out = all_of(terminal("help", "how-it-works", *plain, rows=rows, **environment))
     assert "How it works" in out and "How K is chosen" in out and "**" not in out
     assert ("\x1b" in out) == (not plain and environment.get("TERM") != "dumb")
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("how-it-work",), "the nearest: specdec help how-it-works"),
-        (("pairs", "ad"), "the nearest: specdec help pairs add"),
-        (("../docs/bench",), "the nearest: specdec help bench"),
-    ],
-)
-def test_an_unknown_topic_is_a_usage_error_that_names_the_nearest(specdec, words, hint):
-    assert specdec.refused("help", *words) == (2, f"there is no topic {' '.join(words)}", hint)
-
-
-ABOUT = """\
-Usage: specdec pairs add [OPTIONS] NAME
-
-Add a pair of your own to your models.toml.
-
-An entry of that name is replaced only after a question.
-
-Arguments:
-"""
-ADD = f"""{ABOUT}\
-  NAME                           A name for the pair
-
-Options:
-  -y, --yes                      Do not ask
-  -h, --help                     Print this help
-
-Models:
-      --target ID                Target: a Hub id or a local folder
-      --draft ID                 Draft: a Hub id or a local folder
-      --target-revision REV      Pin the target to a commit
-      --draft-revision REV       Pin the draft to a commit
-      --head-from ID             Draft with the MTP head of ID, its original
-      --adapter FOLDER           LoRA adapter of the target
-      --draft-adapter FOLDER     LoRA adapter of the draft
-
-Drafting:
-  -k, --num-draft-tokens N|auto  Tokens drafted per round: 0 to 16, or auto
-
-specdec help pairs add: every option
-"""
-EVERY = f"""{ABOUT}\
-  NAME  A name for the pair
-
-Options:
-  -y, --yes
-        Do not ask
-  -h, --help
-        Print this help
-
-Models:
-      --target ID
-        Target: a Hub id or a local folder
-        [env: SPECDEC_TARGET]
-      --draft ID
-        Draft: a Hub id or a local folder
-        [env: SPECDEC_DRAFT]
-      --target-revision REV
-        Pin the target to a commit
-      --draft-revision REV
-        Pin the draft to a commit
-      --head-from ID
-        Draft with the MTP head of ID, its original
-      --adapter FOLDER
-        LoRA adapter of the target
-      --draft-adapter FOLDER
-        LoRA adapter of the draft
-
-Drafting:
-  -k, --num-draft-tokens N|auto
-        Tokens drafted per round: 0 to 16, or auto. 0 is plain decoding, auto
-        adapts every round.
-        [default: the pair's] [env: SPECDEC_K]
-"""
-
-
-def test_a_help_has_a_line_an_option_in_sections_and_help_command_says_the_rest(specdec):
-    assert specdec("pairs", "add", "-h") == (0, ADD, "")
-    assert specdec("help", "pairs", "add") == (0, EVERY, "")
 
 
 def every_command(command=None, path=()):
@@ -245,12 +151,6 @@ def test_a_help_is_short_enough_to_be_read(specdec, name):
     assert len(option.findall(short)) <= MOST[name] and len(option.findall(whole[2] or whole[0])) <= 35
 
 
-def test_help_of_config_set_has_the_settings_that_are_no_option(specdec):
-    out = specdec("help", "config", "set")[1]
-    for row in (row for row in SETTINGS.values() if row.setting):
-        assert f"  {row.name}\n        {row.help[:40]}" in out and f"[env: {row.variable}]" in out
-
-
 def test_a_command_that_is_a_topic_too_is_the_document_and_then_its_options(specdec):
     out = specdec("help", "race")[1]
     assert out.startswith((DOCS / "race.md").read_text("utf-8")) and "## Every option" in out
@@ -281,3 +181,9 @@ def test_a_document_is_shown_without_heavy_imports():
         f"assert not {HEAVY} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
+
+
+def test_help_of_config_set_has_the_settings_that_are_no_option(specdec):
+    out = specdec("help", "config", "set")[1]
+    for row in (row for row in SETTINGS.values() if row.setting):
+        assert f"  {row.name}\n        {row.help[:40]}" in out and f"[env: {row.variable}]" in out

@@ -11,34 +11,7 @@ from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.pair import Pair, Registry
 from specdec_cli.system.machine import physical_bytes
 
-# What a new user types first.
-PROMPTS = [
-    "Why is the sky blue?",
-    "hi",
-    "Write a haiku about the sea.",
-    "What is the capital of France?",
-    "def fibonacci(n):",
-    "Explain speculative decoding in one paragraph.",
-    "Translate 'good morning' into German.",
-    "Fix this: for i in range(10) print(i)",
-    "2 + 2 =",
-    "Schreibe einen kurzen Brief.",
-]
 SAID = "no models were chosen yet, and the demo pair only continues Python"
-
-
-@pytest.mark.parametrize("prompt", PROMPTS)
-def test_a_first_prompt_gets_two_commands_and_no_babble(specdec, prompt):
-    code, said, hint = specdec.refused("run", prompt)
-    assert (code, said) == (3, SAID)
-    assert hint.startswith("specdec pull") and hint.endswith("specdec demo")
-
-
-@pytest.mark.parametrize("arguments", [("run", "-q", "hi"), ("run", "--json", "hi"), ("chat", "-q"), ("serve", "-q"),
-                                       ("bench", "-q"), ("audit",), ("serve", "--print-config", "zed")])  # fmt: skip
-def test_no_command_that_chats_takes_the_demo_pair_unasked(specdec, arguments):
-    code, out, err = specdec(*arguments, stdin=b"hi\n" if arguments[0] == "chat" else b"")
-    assert (code, err.splitlines()[0]) == (3, f"error: {SAID}") and (out == "" or json.loads(out)["message"] == SAID)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from specdec_cli.command import table
 from specdec_cli.command.command import grouped
 from specdec_cli.command.help import listing
 from specdec_cli.command.load import AnswerSettings
-from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions
+from specdec_cli.command.options import AnswerOptions, SamplingOptions
 from specdec_cli.command.table import ROWS, Row, row_of, variables
 from specdec_cli.command.values import parse_size
 from specdec_cli.core.errors import UsageError
@@ -51,14 +51,6 @@ def invoke(function, *arguments, **environment):
     application = typer.Typer()
     application.command()(function)
     return CliRunner().invoke(application, arguments, env=environment)
-
-
-def read(kind, *arguments, **environment):
-    @grouped
-    def command(*, values: kind) -> None:
-        typer.echo(repr(values))
-
-    return invoke(command, *arguments, **environment)
 
 
 def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
@@ -146,19 +138,6 @@ def test_the_documents_table_of_variables_is_that_of_the_options():
     assert set(re.findall(r"\bSPECDEC_[A-Z_]*[A-Z]\b", source)) <= known
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "field"),
-    [
-        ("SPECDEC_PAIR", "tiny", "pair='tiny'"),
-        ("SPECDEC_KV_BITS", "8", "kv_bits=8"),
-        ("SPECDEC_DRAFTER", "ngram", "drafter='ngram'"),
-    ],
-)
-def test_the_environment_gives_a_default_and_a_flag_wins(name, value, field):
-    assert field in read(ModelOptions, **{name: value}).output
-    assert field not in read(ModelOptions, "-p", "p", "--drafter", "none", "--kv-bits", "2", **{name: value}).output
-
-
 @pytest.mark.parametrize("name", BOUNDS)
 def test_every_sampling_flag_arrives_under_its_own_name_and_its_bounds_name_it(name):
     """Seven values are passed on by position: any two exchanged would show here."""
@@ -193,53 +172,6 @@ def completed(specdec, monkeypatch):
 )
 def test_values_complete_in_the_shell(completed, words, found):
     assert completed(words)[0].split() == found
-
-
-# What a command no longer takes. In each: a command that took it, and a word of the answer.
-GONE = {
-    "--target-revision": ("run", "pairs add NAME --target ID --target-revision COMMIT"),
-    "--draft-revision": ("bench", "--draft-revision COMMIT"),
-    "--adapter": ("chat", "pairs add NAME --target ID --adapter FOLDER"),
-    "--draft-adapter": ("serve", "--draft-adapter FOLDER"),
-    "--head-from": ("pull", "--head-from ID"),
-    "--hostfile": ("run", "--hosts A,B"),
-    "--no-keep": ("run", "specdec chat --private"),
-    "--no-history": ("chat", "specdec chat --private"),
-    "--private": ("run", "specdec chat --private"),
-    "--panel-size": ("run", "--no-panel"),
-    "--show-rejected": ("replay", "--rounds"),
-    "--report": ("doctor", "specdec bench --json"),
-    "--schema": ("bench", "run and chat"),
-    "--regex": ("audit", "run and chat"),
-    "--grammar": ("audit", "run and chat"),
-    "--draft-context": ("run", "config set draft_context N|full, or SPECDEC_DRAFT_CONTEXT=N|full"),
-    "--stop-repetition": ("serve", "config set stop_repetition N"),
-    "--slots": ("serve", "config set slots N"),
-    "--cache-bytes": ("serve", "SPECDEC_CACHE_BYTES=N"),
-    "--on-overflow": ("chat", "config set on_overflow"),
-    "--colour-answer": ("run", "config set colour_answer true"),
-    "--no-colour-answer": ("replay", "config set colour_answer false"),
-    "--min-p": ("run", "SPECDEC_MIN_P=P for one command; or in a request to specdec serve"),
-    "--repetition-penalty": ("race", "config set repetition_penalty X"),
-    "--presence-penalty": ("chat", "config set presence_penalty X"),
-    "--frequency-penalty": ("chat", "config set frequency_penalty X"),
-    "--logit-bias": ("run", "config set logit_bias ID=V"),
-}
-
-
-@pytest.mark.parametrize("option", GONE)
-@pytest.mark.parametrize("value", [[], ["1"], ["=1"]])
-def test_an_old_name_is_answered_with_where_it_went(specdec, option, value):
-    command, words = GONE[option]
-    typed = [option + value[0]] if value == ["=1"] else [option, *value]
-    code, message, hint = specdec.refused(command, *typed)
-    assert (code, message) == (2, f"specdec {command} has no option {option}") and words in hint
-
-
-def test_what_a_command_still_takes_is_no_old_name(specdec):
-    assert "has no option" not in specdec.refused("tune", "--adapter", "a", "--text", "nowhere")[1]
-    assert "has no option" not in specdec.refused("pairs", "add", "x", "--target-revision", "v")[1]
-    assert specdec.refused("run", "--nonsense")[1].startswith("No such option: --nonsense")
 
 
 SET = {
@@ -281,42 +213,15 @@ def test_a_size_is_read_as_people_write_it(text, expected):
     assert parse_size("--cache-disk", text) == expected
 
 
-@pytest.mark.parametrize("text", ["much", "8 G B", "-1", "1e9", "8GiB", ""])
-def test_what_is_no_size_is_refused_before_anything_is_loaded(specdec, text):
-    code, message, hint = specdec.refused("serve", "--cache-disk", text)
-    assert code == 2 and "is not a size" in message and "8GB" in hint
-
-
-@pytest.mark.parametrize("preset", [(), ("-t", "mine")])
-def test_a_setting_that_is_no_option_changes_the_answer(specdec, preset):
+def test_a_setting_that_is_no_option_changes_the_answer(specdec):
     """A bias that nothing outweighs: every word is that token. The values in effect are in the first event."""
-    table = "[presets.mine]\n" if preset else ""
-    specdec.config.write_text(f'{table}min_p = 0.25\nlogit_bias = "42=300"\nstop_repetition = 5\n')
-    _, out, _ = specdec("run", "-p", "demo", "--raw", "--json", "-n", "30", *preset, "def f(")
+    specdec.config.write_text('min_p = 0.25\nlogit_bias = "42=300"\nstop_repetition = 5\n')
+    _, out, _ = specdec("run", "-p", "demo", "--raw", "--json", "-n", "30", "def f(")
     start, *_, finish = map(json.loads, out.splitlines())
     assert start["sampling"]["min_p"] == 0.25 and finish["reason"] == "repetition"
 
 
-WRONG = {
-    "min_p": ("7", "min_p 7 is outside 0 to 1", "SPECDEC_MIN_P=7.0 is outside 0 to 1"),
-    "logit_bias": ("7", "logit_bias 7 is not ID=VALUE", "SPECDEC_LOGIT_BIAS=7 is not ID=VALUE"),
-    "draft_context": ("3", "draft_context 3 is below 8", "SPECDEC_DRAFT_CONTEXT=3 is below 8"),
-    "slots": ("many", 'slots "many" is not a whole number', "SPECDEC_SLOTS=many is not a whole number"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_value_of_a_setting_is_told_without_an_option(specdec, monkeypatch, name):
-    text, of_config, of_variable = WRONG[name]
-    code, message, hint = specdec.refused("config", "set", name, text)
-    assert (code, message) == (2, of_config) and "--" not in hint
-    monkeypatch.setenv(f"SPECDEC_{name.upper()}", text)
-    code, message, hint = specdec.refused(*(["serve"] if name == "slots" else ["run", "-p", "demo", "--raw", "x"]))
-    assert (code, message) == (2, of_variable) and "--" not in hint
-
-
-def test_an_old_key_and_an_old_variable_are_answered_too(specdec, monkeypatch):
+def test_an_old_variable_is_answered_too(specdec, monkeypatch):
     """Who kept nothing must hear that it is kept now."""
-    assert specdec.refused("config", "set", "no_keep", "true")[2] == "specdec chat --private"
     monkeypatch.setenv("SPECDEC_NO_KEEP", "1")
     assert specdec("pairs")[2] == "warning: no option reads SPECDEC_NO_KEEP; specdec chat --private\n"

@@ -50,11 +50,6 @@ def test_a_trace_on_a_full_disk_leaves_the_answer_whole():
     assert "--trace /dev/full ends here" in two_lines(done)
 
 
-def test_an_argument_that_is_not_utf_8_is_named():
-    done = shell("specdec run -p demo -q -n 4 \"$(printf 'a\\377')\"")
-    assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
-
-
 def test_a_closed_stderr_does_not_cost_the_answer():
     run, lost = "specdec run --raw -n 5 -k 0 --temp 0 hi", "2>&-"
     done, whole = shell(f"{run} {lost}"), shell(f"{run} 2>/dev/null")

@@ -12,61 +12,6 @@ from fakes.models import other_letters, tiny_folder
 from specdec_cli.command.command import ask
 from specdec_cli.core.errors import SpecdecError
 
-SLIPS = {
-    "-n many": (["run", "-n", "many", "hi"], "-n many is not a whole number", "for example: -n 512"),
-    "--max-tokens": (["run", "--max-tokens=1.5", "hi"], "--max-tokens 1.5 is not a whole number", "--max-tokens 512"),
-    "--temp 1,5": (["run", "--temp", "1,5", "hi"], "--temp 1,5 is not a number", "for example: --temp 0.5"),
-    "--seed abc": (["run", "--seed", "abc", "hi"], "--seed abc is not a whole number", "for example: --seed 4"),
-    "--port 80a": (["serve", "--port", "80a"], "--port 80a is not a whole number", "for example: --port 8040"),
-    "--gap x": (["audit", "--gap", "x"], "--gap x is not a number", "for example: --gap 0.5"),
-}
-
-
-@pytest.mark.parametrize("slip", SLIPS)
-def test_a_value_of_another_type_is_told_as_minus_k_tells_it(specdec, slip):
-    """`Input should be a valid integer, unable to parse string as an integer: many`."""
-    arguments, message, example = SLIPS[slip]
-    assert specdec.refused(*arguments)[:2] == (2, message)
-    assert specdec.refused(*arguments)[2].endswith(example)
-    assert specdec.refused("run", "-k", "many", "hi")[1].startswith("-k many is neither a whole number")
-
-
-FOREIGN = [
-    ["bench", "--kinds", "foo"],
-    ["serve", "--print-config", "foo"],
-    ["run", "--rule", "zzz", "hi"],
-]
-
-
-@pytest.mark.parametrize("arguments", FOREIGN, ids=" ".join)
-def test_a_word_unlike_all_known_ones_gets_an_example_and_no_nearest(specdec, arguments):
-    code, message, hint = specdec.refused(*arguments)
-    assert code == 2 and "is none of" in message and hint.startswith("for example: ") and "nearest" not in hint
-
-
-def test_a_slip_still_gets_the_nearest_and_so_does_a_beginning(specdec):
-    assert specdec.refused("run", "--rule", "cuopled", "hi")[2] == "the nearest: --rule coupled"
-    assert specdec.refused("bench", "--kinds", "cod")[2] == "the nearest: --kinds code"
-
-
-BY_VARIABLE = {
-    "SPECDEC_K": ("zz", ["run", "hi"], "is neither"),
-    "SPECDEC_TEMP": ("warm", ["run", "hi"], "is not a number"),
-    "SPECDEC_MAX_TOKENS": ("0", ["run", "hi"], "is below 1"),
-    "SPECDEC_RULE": ("zzz", ["run", "hi"], "is none of"),
-    "SPECDEC_PORT": ("80a", ["serve"], "is not a whole number"),
-}
-
-
-@pytest.mark.parametrize("variable", BY_VARIABLE)
-def test_an_error_about_a_variables_value_names_the_variable(specdec, monkeypatch, variable):
-    """`-k zz is neither …`, where nobody had typed -k."""
-    value, arguments, message = BY_VARIABLE[variable]
-    monkeypatch.setenv(variable, value)
-    assert specdec.refused(*arguments)[1].startswith(f"{variable}={value} {message}")
-    if variable == "SPECDEC_K":
-        assert specdec.refused(*arguments, "-k", "many")[1].startswith("-k many is neither")
-
 
 def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeypatch):
     """`specdec help environment` promised it, and nothing was said."""
@@ -82,11 +27,6 @@ def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeyp
         ],
     )
     assert specdec("pairs", "--json")[2] == ""
-
-
-def test_the_hint_of_a_command_names_that_command(specdec):
-    assert "specdec race '" in specdec.refused("race")[2] and "specdec run '" in specdec.refused("run")[2]
-    assert specdec.refused("rm", "demo", "-y")[2] == "specdec pairs lists all"
 
 
 def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair):

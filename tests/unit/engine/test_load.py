@@ -9,8 +9,8 @@ from mlx.utils import tree_flatten, tree_map_with_path
 from mlx_lm.tuner.utils import linear_to_lora_layers
 from mlx_lm.utils import load_model, quantize_model, save_model
 
+from fakes.device import count_read
 from fakes.models import TINY, tiny_folder
-from fakes.reading import watch
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine import load as load_module
 from specdec_cli.engine.load import Adapted, blank_network, empty_model, load, load_network, unverifiable
@@ -40,7 +40,7 @@ def test_the_network_is_the_one_that_mlx_lm_loads(folder):
 def test_weights_are_read_eighty_tensors_at_a_time_so_that_another_thread_computes_beside(tmp_path, monkeypatch):
     """The bug: read all at once, they kept mlx's ten tasks busy, and kernels were compiled once in ten tensors."""
     folder = tiny_folder(tmp_path / "deep", TINY | {"num_hidden_layers": 16}, seed=1)
-    counts = watch(monkeypatch)
+    counts = count_read(monkeypatch)
     network = load_network(read_checkpoint(folder, "m"))
     assert sum(counts) == len(tree_flatten(network.parameters())) > 80 == max(counts)
 

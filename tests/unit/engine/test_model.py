@@ -3,8 +3,6 @@
 import mlx.core as mx
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from conformance.architectures import architectures
 from conformance.architectures import tiny_network as network_of
@@ -21,28 +19,6 @@ NOTHING = mx.array([], dtype=mx.int32)
 def fresh_logits(ids):
     """Logits of the whole context computed at once, without any cache."""
     return np.array(NETWORK(mx.array([ids]))[0])
-
-
-@settings(max_examples=25)
-@given(data=st.data())
-def test_any_sequence_of_guesses_and_rollbacks_equals_a_fresh_computation(data):
-    """Extend, accept n of K, reject, start over from a shared prefix: the logits stay those of the context alone."""
-    model = CachedModel(NETWORK, "m")
-    token = st.integers(3, 258)
-    context = data.draw(st.lists(token, min_size=1, max_size=20))
-    for _ in range(data.draw(st.integers(1, 6))):
-        if data.draw(st.booleans()):
-            keep = data.draw(st.integers(1, len(context)))
-            context = context[:keep] + data.draw(st.lists(token, max_size=5))
-            model.reuse(context)
-        pending = data.draw(st.lists(token, max_size=5))
-        logits = model.logits(context, mx.array(pending, dtype=mx.int32))
-        expected = fresh_logits(context + pending)[len(context) - 1 :]
-        np.testing.assert_allclose(np.array(logits), expected, atol=2e-4)
-        context = context + pending[: data.draw(st.integers(0, len(pending)))] + [data.draw(token)]
-        model.commit(context, len(context) - 1 if not pending else min(len(context) - 1, model.length))
-        pending_kept = len(context) - 1
-        assert model.length <= pending_kept
 
 
 def test_reuse_reads_only_what_is_new():

@@ -58,16 +58,6 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled(specdec):
 
 
 @pytest.mark.slow
-def test_every_k_and_drafter_is_compared_and_drafts_were_right_and_wrong(tiny_pair):
-    found = audited(*tiny_pair, ks=(0, 1, 5))
-    assert found.lossless and found.count("identical") == 2 * 2 * 3
-    assert {finding.k for finding in found.findings} == {0, 1, 5}
-    drafted, accepted = (sum(getattr(f, n) for f in found.findings) for n in ("draft_n", "draft_n_accepted"))
-    assert 0 < accepted < drafted
-    assert audited(tiny_pair[0], drafter="ngram").count("identical") == 4
-
-
-@pytest.mark.slow
 def test_the_targets_own_penalties_are_in_force_on_both_sides_and_its_cuts_on_neither(tmp_path):
     target = tiny_folder(tmp_path / "target", TINY, seed=1)
     plain = audited(target, drafter="ngram")
@@ -180,6 +170,7 @@ def test_json_is_one_object(tiny_pair, prompts, specdec):
         "prompt", "rule", "k", "draft_n", "draft_n_accepted", "tokens_compared", "result", "divergence"
     }  # fmt: skip
     assert [f["k"] for f in findings[:4]] == [1, 3, 1, 3]
+    assert 0 < sum(f["draft_n_accepted"] for f in findings) < sum(f["draft_n"] for f in findings)
     assert {k: found[k] for k in ("lossless", "precision", "device", "identical", "diverged")} == {
         "lossless": True,
         "precision": "float32",

@@ -12,7 +12,6 @@ from fakes.planted import (
     architecture_folder,
     in_kernels,
     in_rows,
-    left_over,
     lifted,
     precise_folder,
     zeroed_keys,
@@ -27,23 +26,6 @@ FEW = (AuditPrompt("code", "def f("), AuditPrompt("list", "1."))
 # 72 changes in passes without a rollback: they are evidence from 64 on.
 ENOUGH = (FEW[0], AuditPrompt("prose", "Every evening"), FEW[1])
 SIZE = 0.5
-# (type, bits of the weights, gain of the logits)
-BFLOAT16, FOUR_BITS, FLOAT16 = ("bfloat16", None, 2.2), ("bfloat16", 4, 1.0), ("float16", None, 1.0)
-PRECISIONS = [
-    pytest.param(FOUR_BITS, marks=pytest.mark.slow),
-    *(pytest.param(one, marks=pytest.mark.full) for one in (BFLOAT16, FLOAT16)),
-]
-
-
-def open_pair(folder, dtype, bits, gain, draft_noise=0.05):
-    made = (("target", 0.0), ("draft", draft_noise))
-    folders = [precise_folder(folder / name, dtype, bits, noise, gain) for name, noise in made]
-    return open_session(Pair("tiny", *map(str, folders)))
-
-
-@pytest.fixture(params=PRECISIONS, ids=lambda values: "-".join(map(str, values)))
-def session(request, tmp_path):
-    return open_pair(tmp_path, *request.param)
 
 
 def audited(session, **settings):
@@ -60,34 +42,18 @@ def fault_of(found):
     return fault
 
 
-def test_without_an_error_the_pair_is_lossless(session):
-    found = audited(session)
-    assert found.lossless and found.count("identical") == len(FEW)
-    assert found.rounding.measured == 0.0
-
-
-def test_an_error_in_one_row_is_a_fault_and_the_row_is_named(session, monkeypatch):
-    in_rows(SIZE, monkeypatch, slice(2, 3))
-    assert fault_of(audited(session)).group.largest.row == 2
-
-
-def test_state_left_over_after_a_rejection_is_a_fault_of_rollbacks(session, monkeypatch):
-    """A share of the first rejected value stays in the last one kept: at most positions far less than half a logit."""
-    left_over(0.015, monkeypatch)
-    found = audited(session)
-    assert found.rounding.passes[0].ours.rms < SIZE / 2
-    assert fault_of(found).group.name.startswith("after ")
-
-
 @pytest.mark.slow
 def test_a_fault_is_one_though_no_token_flipped(tmp_path, monkeypatch):
     """Only the last row is wrong, and no draft is right for long enough to need it."""
-    session = open_pair(tmp_path, *BFLOAT16, draft_noise=0.5)
+    made = (("target", 0.0), ("draft", 0.5))
+    folders = [precise_folder(tmp_path / name, "bfloat16", None, noise, gain=2.2) for name, noise in made]
+    session = open_session(Pair("tiny", *map(str, folders)))
     in_rows(SIZE, monkeypatch, slice(4, 5))
     found = audited(session)
     assert found.count("identical") == len(found.findings)
     assert found.problem.startswith("this is more than rounding: passes of 5 rows")
-    assert str(fault_of(found)).startswith("passes of 5 rows, without a rollback, after")
+    fault = fault_of(found)
+    assert fault.group.largest.row == 4 and str(fault).startswith("passes of 5 rows, without a rollback, after")
 
 
 # What kernels change is the machine's, and ours change nothing.

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
-from fakes.models import TINY, tiny_folder
+from fakes.models import tiny_folder
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine.load import empty_model, load, load_network
 from specdec_cli.models.checkpoint import read_checkpoint, stop_ids
@@ -15,11 +15,6 @@ from specdec_cli.models.checkpoint import read_checkpoint, stop_ids
 @pytest.fixture
 def folder(tmp_path):
     return tiny_folder(tmp_path / "model")
-
-
-def configure(folder, **changes):
-    (folder / "config.json").write_text(json.dumps(TINY | changes))
-    return folder
 
 
 def test_a_good_folder_is_read(folder):
@@ -45,92 +40,59 @@ def test_weights_declared_float32_count_as_float32_however_they_are_stored(folde
     assert checkpoint.loaded_bytes == sum(value.nbytes for _, value in tree_flatten(network.parameters()))
 
 
-def test_a_folder_without_weights_says_what_it_holds_instead(folder):
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(NotAvailable, match=r"no weights for m: .* holds only pytorch_model.bin"):
-        read_checkpoint(folder, "m")
+def changed(file, **values):
+    def change(folder):
+        there = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+        (folder / file).write_text(json.dumps(there | values))
+
+    return change
 
 
-def test_an_index_that_names_absent_shards(folder):
-    index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(NotAvailable, match="lacks 1 of 2 weight files, first model-00001"):
-        read_checkpoint(folder, "m")
+def instead(file, text):
+    return lambda folder: (folder / file).write_text(text)
 
 
-@pytest.mark.parametrize(
-    ("file", "key", "value"),
-    [("config.json", "model_file", "evil.py"), ("tokenizer_config.json", "model_file", "evil.py")],
+CONFIG, TOKENIZER, INDEX, GENERATION = (
+    *("config.json", "tokenizer_config.json", "model.safetensors.index.json", "generation_config.json"),
 )
-def test_repository_code_is_refused_wherever_it_is_named(folder, file, key, value):
-    path = folder / file
-    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    with pytest.raises(Refused, match=rf"{file} of m asks to run code .*{key}.*evil"):
-        read_checkpoint(folder, "m")
-
-
-@pytest.mark.parametrize(
-    ("change", "kind"),
-    [
-        ({"model_type": "qwen3_5_mtp"}, "MTP"),
-        ({"architectures": ["LlamaForCausalLMEagle3"]}, "EAGLE"),
-        ({"medusa_num_heads": 4}, "Medusa"),
-        ({"model_type": "gemma4_assistant"}, "assistant"),
-        ({"speculators_config": {}}, "speculator"),
-    ],
-)
-def test_sidecar_drafters_are_refused_by_name(folder, change, kind):
-    with pytest.raises(Refused, match=rf"drafter of kind {kind}"):
-        read_checkpoint(configure(folder, **change), "m")
-
-
-def test_an_unknown_model_type(folder):
-    checkpoint = read_checkpoint(configure(folder, model_type="riddle"), "m")
-    with pytest.raises(NotAvailable, match="m is of type riddle"):
-        empty_model(checkpoint)
-
-
-@pytest.mark.parametrize("keep", [0, 100, -1])
-def test_truncated_weights_are_damaged(folder, keep):
-    path = folder / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:keep])
-    with pytest.raises(NotAvailable, match=r"model.safetensors of m is damaged \(\d+ bytes\)"):
-        load(read_checkpoint(folder, "m"))
-
-
-@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json", "model.safetensors.index.json"])
-@pytest.mark.parametrize("content", ["[" * 100_000, "null"])
-def test_every_damaged_json_file_is_named(folder, file, content):
-    """A config.json nested 100,000 deep ended in exit 1 and `RecursionError`."""
-    (folder / file).write_text(content)
-    with pytest.raises(NotAvailable, match=rf"{file} of m is not valid JSON: "):
-        read_checkpoint(folder, "m")
-
-
-ILL_TYPED = {
-    "model_type": (5, "names no model_type"),
-    "architectures": ("Qwen", 'architectures is "Qwen", but a list is expected'),
-    "text_config": ("x", 'text_config is "x", but an object is expected'),
-    "quantization": ([4], r"quantization is \[4\], but an object is expected"),
+SHARDS = {"a": "model-00001-of-00002.safetensors", "b": "model.safetensors"}
+SIDECARS = {
+    "MTP": {"model_type": "qwen3_5_mtp"},
+    "EAGLE": {"architectures": ["LlamaForCausalLMEagle3"]},
+    "Medusa": {"medusa_num_heads": 4},
+    "assistant": {"model_type": "gemma4_assistant"},
+    "speculator": {"speculators_config": {}},
 }
+# What is done to a folder, the kind of its refusal, and what that says.
+WRONG = [
+    (
+        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
+        *(NotAvailable, "no weights for m: .* holds only pytorch_model.bin"),
+    ),
+    (changed(INDEX, weight_map=SHARDS), NotAvailable, "lacks 1 of 2 weight files, first model-00001"),
+    *((changed(file, model_file="evil.py"), Refused, f"{file} of m asks to run code .*model_file.*evil")
+      for file in (CONFIG, TOKENIZER)),
+    *((changed(CONFIG, **values), Refused, f"drafter of kind {kind}") for kind, values in SIDECARS.items()),
+    # A config.json nested 100,000 deep ended in exit 1 and `RecursionError`.
+    *((instead(file, text), NotAvailable, f"{file} of m is not valid JSON: ")
+      for file in (CONFIG, TOKENIZER, INDEX) for text in ("[" * 100_000, "null")),
+    (changed(CONFIG, model_type=5), NotAvailable, "names no model_type"),
+    (changed(CONFIG, architectures="Qwen"), NotAvailable, 'architectures is "Qwen", but a list is expected'),
+    (changed(CONFIG, text_config="x"), NotAvailable, 'text_config is "x", but an object is expected'),
+    (changed(CONFIG, quantization=[4]), NotAvailable, r"quantization is \[4\], but an object is expected"),
+    *((changed(file, eos_token_id=value), NotAvailable, f"{file} of m is wrong: eos_token_id is")
+      for file in (CONFIG, GENERATION) for value in ("abc", [2, "x"], True)),
+    *((changed(CONFIG, **values), NotAvailable, r"m \(qwen3\) does not (load|run)")
+      for values in ({"hidden_size": "abc"}, {"num_attention_heads": 0}, {"rope_theta": "x"})),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ILL_TYPED)
-def test_an_ill_typed_configuration_is_named_with_key_and_value(folder, key):
-    value, reason = ILL_TYPED[key]
-    with pytest.raises(NotAvailable, match=reason):
-        read_checkpoint(configure(folder, **{key: value}), "m")
-
-
-@pytest.mark.parametrize("value", ["abc", [2, "x"], True])
-@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
-def test_stop_tokens_that_are_no_ids_are_named_with_file_and_value(folder, file, value):
-    (folder / file).write_text(json.dumps((TINY if file == "config.json" else {}) | {"eos_token_id": value}))
-    with pytest.raises(NotAvailable, match=f"{file} of m is wrong: eos_token_id is"):
-        stop_ids(folder, "m", json.loads((folder / "config.json").read_text()))
-
-
-@pytest.mark.parametrize("change", [{"hidden_size": "abc"}, {"num_attention_heads": 0}, {"rope_theta": "x"}])
-def test_a_configuration_that_mlx_lm_cannot_use_is_refused_before_any_weight(folder, change):
-    with pytest.raises(NotAvailable, match=r"m \(qwen3\) does not (load|run)"):
-        empty_model(read_checkpoint(configure(folder, **change), "m"))
+@pytest.mark.parametrize(("change", "kind", "said"), WRONG, ids=[said[:40] for *_, said in WRONG])
+def test_a_wrong_folder_says_what_is_wrong_before_any_weight_is_read(folder, change, kind, said):
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    change(folder)
+    with pytest.raises(kind, match=said) as refused:
+        checkpoint = read_checkpoint(folder, "m")
+        stop_ids(folder, "m", checkpoint.config)
+        empty_model(checkpoint)
+    assert "\n" not in refused.value.message + refused.value.hint

@@ -11,8 +11,8 @@ from mlx_lm.tuner.utils import linear_to_lora_layers
 
 import specdec_cli
 from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
-from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecError
-from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint, stop_ids
+from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import find
@@ -67,14 +67,6 @@ def test_a_stray_file_beside_a_whole_index_is_ignored_and_named(tmp_path):
     assert said(folder, k=0) == expected
     (warning,) = judge(Fit.of(find(PairSpec(Pair("m", str(folder), None)))), None).warnings
     assert warning == f"model.safetensors of {folder} is not read: its index does not name it"
-
-
-def test_an_index_of_which_only_a_part_is_there_is_incomplete(tmp_path):
-    """51: the control."""
-    folder = tiny_folder(tmp_path / "m")
-    index(folder, "model.safetensors", "model-00002-of-00002.safetensors")
-    with pytest.raises(NotAvailable, match="lacks 1 of 2 weight files"):
-        said(folder)
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
@@ -183,12 +175,6 @@ def test_an_adapter_of_another_model_is_refused(tmp_path):
         said_by(Pair("p", str(tiny_folder(tmp_path / "m")), None, target_adapter=str(other)), k=0)
 
 
-def test_the_ends_of_both_configurations_end_an_answer(tmp_path):
-    """12."""
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')
-    assert stop_ids(tmp_path, "m", {"eos_token_id": [0, 1, 2]}) == [0, 1, 2]
-
-
 def framed(tmp_path, single):
     folder = tiny_folder(tmp_path / "m")
     tokenizer = byte_tokenizer()
@@ -227,15 +213,6 @@ def test_a_draft_with_another_end_leaves_the_text_as_it_is(tmp_path):
     write_tokenizer(draft, byte_tokenizer(), eos_token=SPECIALS[0])
     assert said(target, draft, k=4) == said(target, draft, k=0) == theirs(target)
     assert "costs a rejection an answer" in find(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
-
-
-def test_a_checkpoint_reads_what_its_index_names(tmp_path):
-    folder = tiny_folder(tmp_path / "m")
-    index(folder, "model.safetensors")
-    mx.save_safetensors(str(folder / "model-old.safetensors"), {"another": mx.zeros((4, 4))})
-    checkpoint = read_checkpoint(folder, "m")
-    assert [path.name for path in checkpoint.weights] == ["model.safetensors"]
-    assert [path.name for path in checkpoint.strays] == ["model-old.safetensors"]
 
 
 MARKED = ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja",

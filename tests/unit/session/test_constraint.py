@@ -39,20 +39,6 @@ def reply(session, **options):
     return list(session.reply(session.pair.text_tokens("import json\n"), request, raw=True))
 
 
-COUPLED = {"sampling": {"temperature": 1.0}, "seed": 5}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("k", "more"), [("auto", {}), (4, COUPLED)])
-def test_every_k_gives_the_plain_constrained_answer(session, k, more):
-    request = Request(max_tokens=60, k=0, constraint=CONSTRAINT, **more)
-    prompt = session.pair.text_tokens("import json\n")
-    plain = [step.token for step in session.plain(prompt, request)]
-    events = reply(session, k=k, **more)
-    said = [token for event in events if isinstance(event, RoundDone) for token in event.round.emitted]
-    assert said == plain
-
-
 @pytest.mark.parametrize("seed", range(2))
 def test_an_answer_that_ends_is_valid(session, seed):
     finish = reply(session, max_tokens=300, sampling={"temperature": 0.8}, seed=seed)[-1]

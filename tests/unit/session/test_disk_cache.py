@@ -80,24 +80,6 @@ def test_files_are_the_users_own(weights, tmp_path):
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "disk").iterdir()} == {0o600}
 
 
-@pytest.mark.parametrize("part", ["json", "safetensors"])
-def test_an_altered_or_cut_entry_is_removed_and_read_anew(weights, tmp_path, part):
-    for at in range(0, 100, 7):
-        folder = tmp_path / f"{part} {at}"
-        stored(weights, folder)
-        (path,) = folder.glob(f"*.{part}")
-        data = bytearray(path.read_bytes())
-        place = len(data) * at // 100
-        if at % 2:
-            data = data[:place]
-        else:
-            data[place] ^= 1 << at % 8
-        path.write_bytes(data)
-        found, slot = restored(weights, folder, [*PROMPT, 9])
-        assert found == 0 and not slot.tokens, (part, at)
-        assert not list(folder.glob("*.json"))
-
-
 def test_the_least_recently_used_goes_first_and_what_is_too_large_is_not_kept(weights, tmp_path):
     folder, texts = tmp_path / "disk", [[first, *PROMPT] for first in (3, 4, 5)]
     stored(weights, folder, texts[0])

@@ -18,7 +18,6 @@ from specdec_cli.terminal.display import (
     Look,
     Tee,
     open_display,
-    print_columns,
     print_error,
     print_notice,
 )
@@ -85,12 +84,6 @@ def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path:
     missing = tmp_path / "nowhere" / "trace.jsonl"
     with pytest.raises(UsageError, match=f"--trace {missing} cannot be written: No such file or directory"):
         opened(io.StringIO(), io.StringIO(), trace=missing)
-
-
-def test_columns_are_separated_by_tabs_in_a_pipe_and_filtered() -> None:
-    out = io.StringIO()
-    print_columns(out, [("chip", "Apple M4", "fast"), ("memory", "24.0 GB", ""), ("path", "/a\x1b[2Jb")])
-    assert out.getvalue() == "chip\tApple M4\tfast\nmemory\t24.0 GB\npath\t/ab\n"
 
 
 def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
@@ -216,23 +209,6 @@ def test_a_round_s_line_is_there_with_its_round_and_those_of_a_reply_that_fails_
                 display.handle(START)
             display.handle(event)
             assert len(err.getvalue().splitlines()) == min(said, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{"panel": False}, {"plain": True}])
-def test_on_one_terminal_a_round_s_line_cuts_none_of_the_answer_s(terminal: Terminal, options: dict) -> None:
-    with open_display(terminal.out, terminal.err, Look(rounds=True, **options), "demo") as display:
-        for event in many(13):
-            display.handle(event)
-    words = squeezed(terminal.scrolled() + terminal.lines())
-    assert [line for line in words if "✓" in line] == rows(13)
-    assert [line for line in words if "✓" not in line] == [
-        "yes0 own0",
-        " ".join(f"yes{n} own{n}" for n in range(1, 6)),
-        " ".join(f"yes{n} own{n}" for n in range(6, 11)),
-        "yes11 own11 yes12 own12",
-    ]
-    assert words.index(rows(13)[12]) > words.index("yes11 own11 yes12 own12")
 
 
 @pytest.mark.slow

@@ -39,11 +39,51 @@ def lines(**changes: object) -> list[str]:
     return [line.plain for line in summary(replace(START, **changes), ended, **options)]
 
 
-def test_a_reply_is_summed_up_in_one_line() -> None:
-    """The bug: four lines after every piped run, and "47 target passes instead of 100"."""
-    assert lines() == [f"{COUNTS} · 3.39× faster (3.08–3.73) · {ACCEPTED}"]
-    assert lines(plain_step_seconds=0.002) == [f"{COUNTS} · slower, 0.57× (0.51–0.62) · {ACCEPTED}"]
-    assert lines(plain_step_seconds=None) == [f"{COUNTS} · {ACCEPTED}"]
+BOTH = {"machine_bytes": (1_200_000_000, 1_200_100_000)}
+PARKED = "parked: 1.2 tokens a round, in the time of 1.6 plain ones"
+GAIN = "3.39× faster (3.08–3.73)"
+WHOLE = f"{COUNTS} · {GAIN} · {ACCEPTED}"
+UNDRAFTED = {"plain_step_seconds": None}
+LOOPED = "stopped: the answer was repeating itself · specdec config set stop_repetition 0 turns this off"
+# What changes of the reply or of the display, and the lines that are told.
+TOLD = {
+    # The bug: four lines after every piped run, and "47 target passes instead of 100".
+    "a gain": ({}, [WHOLE]),
+    "a loss": ({"plain_step_seconds": 0.002}, [f"{COUNTS} · slower, 0.57× (0.51–0.62) · {ACCEPTED}"]),
+    "nothing to compare with": ({"plain_step_seconds": None}, [f"{COUNTS} · {ACCEPTED}"]),
+    "two machines": (BOTH, [WHOLE, "2 machines, 1.2 GB on each"]),
+    "three machines": (
+        {"machine_bytes": (1_200_000_000, 800_000_000, 1)},
+        [WHOLE, "3 machines, 1.2 GB + 800 MB + 1 B"],
+    ),
+    "below a panel": (BOTH | {"below_panel": True}, []),
+    "below a panel, cut": ({"below_panel": True, "reason": "length"}, ["stopped at --max-tokens 100"]),
+    "80 columns": ({"width": 80}, [f"{COUNTS} · {GAIN}"]),
+    "60 columns, cut": ({"width": 60, "reason": "length"}, ["14 tokens in 5 passes · stopped at --max-tokens 100"]),
+    "40 columns, cut": ({"width": 40, "reason": "length"}, ["stopped at --max-tokens 100"]),
+    "10 columns": ({"width": 10}, ["14 tokens in 5 passes"]),
+    # The bug: "a plain step is being measured" after the end, "so few tokens" beside 60 % accepted.
+    "nothing drafted": (UNDRAFTED | {"stats": {"draft_n": 0, "why": ""}}, [COUNTS]),
+    "too short": (
+        UNDRAFTED | {"stats": {"draft_n": 0, "why": UNTRIED}},
+        [f"{COUNTS} · 14 tokens are too few to try drafting"],
+    ),
+    "parked": (UNDRAFTED | {"stats": {"draft_n": 0, "why": PARKED}}, [f"{COUNTS} · {PARKED}"]),
+    "drafted after all": ({"stats": {"why": UNTRIED}}, [WHOLE]),
+    "cut": ({"reason": "length"}, [f"{WHOLE} · stopped at --max-tokens 100"]),
+    "a full context": (
+        {"reason": "length", "prompt_tokens": 1000, "max_tokens": 24, "context_limit": 1024},
+        [f"{WHOLE} · the context of 1024 tokens is full"],
+    ),
+    "interrupted": ({"reason": "interrupted"}, [f"{WHOLE} · interrupted: the text above is partial"]),
+    "a loop": ({"reason": "repetition"}, [f"{WHOLE} · {LOOPED}"]),
+}
+
+
+@pytest.mark.parametrize("reply", TOLD)
+def test_a_reply_is_summed_up_in_one_line_and_why_it_ended_is_left_out_last(reply: str) -> None:
+    changes, told = TOLD[reply]
+    assert lines(**changes) == told
 
 
 def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None:
@@ -52,59 +92,13 @@ def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None
         "and yields 3.2 tokens"
         " · pays from ≈ 35 % (30–42) accepted"
     ]
+    assert lines(below_panel=True, verbose=True) == lines(verbose=True)[1:]
     slower = "a round takes the time of 5.8 plain tokens (draft 1.0 + verify 4.8) and yields 3.2 tokens"
     known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
     assert lines(**known)[1:3] == ["wrote 14 tokens at 283 tok/s", slower]
     assert lines(**known)[3:] == ["pays from ≈ 35 % (30–42) accepted · -k auto drafts only where it pays"]
     assert lines(**known, k="auto")[3:] == ["pays from ≈ 35 % (30–42) accepted · K 4 mostly, plain in 1 of 5 rounds"]
     assert lines(**known, device="cpu")[4:] == ["this is a CPU, which rarely gains: -k 0 decodes plainly"]
-
-
-def test_several_machines_have_a_line_that_says_how_much_each_holds() -> None:
-    known = {"machine_bytes": (1_200_000_000, 1_200_100_000)}
-    assert lines(**known) == [*lines(), "2 machines, 1.2 GB on each"]
-    assert lines(machine_bytes=(1_200_000_000, 800_000_000, 1))[1:] == ["3 machines, 1.2 GB + 800 MB + 1 B"]
-    assert lines(**known, below_panel=True) == lines(below_panel=True) == []
-
-
-def test_below_a_panel_is_only_what_it_does_not_say() -> None:
-    assert lines(below_panel=True) == []
-    assert lines(below_panel=True, reason="length") == ["stopped at --max-tokens 100"]
-    assert lines(below_panel=True, verbose=True) == lines(verbose=True)[1:]
-
-
-def test_a_narrow_line_leaves_out_its_ends_but_not_why_the_reply_ended() -> None:
-    assert lines(width=80) == [f"{COUNTS} · 3.39× faster (3.08–3.73)"]
-    assert lines(width=60, reason="length") == ["14 tokens in 5 passes · stopped at --max-tokens 100"]
-    assert lines(width=40, reason="length") == ["stopped at --max-tokens 100"]
-    assert lines(width=10) == ["14 tokens in 5 passes"]
-
-
-@pytest.mark.parametrize(
-    ("why", "said"),
-    [
-        ("", COUNTS),
-        (UNTRIED, f"{COUNTS} · 14 tokens are too few to try drafting"),
-        (
-            "parked: 1.2 tokens a round, in the time of 1.6 plain ones",
-            f"{COUNTS} · parked: 1.2 tokens a round, in the time of 1.6 plain ones",
-        ),
-    ],
-)
-def test_a_reply_without_a_draft_says_why_and_compares_nothing(why: str, said: str) -> None:
-    """The bug: "a plain step is being measured" after the end, "so few tokens" beside 60 % accepted."""
-    assert lines(plain_step_seconds=None, stats={"draft_n": 0, "why": why}) == [said]
-    assert "too few" not in lines(stats={"why": UNTRIED})[0]
-
-
-def test_a_reply_cut_short_says_why() -> None:
-    assert lines(reason="length")[0].endswith(" · stopped at --max-tokens 100")
-    cut = lines(reason="length", prompt_tokens=1000, max_tokens=24, context_limit=1024)
-    assert cut[0].endswith(" · the context of 1024 tokens is full")
-    assert lines(reason="interrupted")[0].endswith(" · interrupted: the text above is partial")
-    assert lines(reason="repetition")[0].endswith(
-        " · stopped: the answer was repeating itself · specdec config set stop_repetition 0 turns this off"
-    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -14,23 +13,16 @@ from specdec_cli.apps.bench.result import Condition, Contender
 from specdec_cli.apps.bench.sweep import BenchRequest
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
-from specdec_cli.measure.plain import plain_tokens
 from specdec_cli.measure.prompts import BenchPrompt
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
 
-CODE = BenchPrompt("code", "lines", "def read_lines(path):\n    with open(path) as handle:\n        return [line")
 COPY = BenchPrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")
-PROMPT = [*range(5, 25)] * 2
 
 
 @pytest.fixture(scope="module")
 def demo():
     return open_session(registry().find("demo"))
-
-
-def drafting(session):
-    return Condition(Contender("model", session.pair.names[1]), 0.0)
 
 
 class Live(LiveMachine):
@@ -65,21 +57,6 @@ def test_a_sample_counts_what_its_rounds_drafted_and_accepted(demo, drafter):
     assert sample.rejected_n == sum(r.accepted < len(r.draft) for r in rounds) and sample.emitted_tokens == 28
 
 
-@pytest.mark.parametrize("sampling", [{}, {"repetition_penalty": 1.3}])
-def test_the_baseline_says_what_the_product_says_without_a_draft(tiny_pair, tmp_path, sampling):
-    target, draft = tiny_pair
-    tuned = tmp_path / "target"
-    tuned.mkdir()
-    for file in target.iterdir():
-        (tuned / file.name).write_bytes(file.read_bytes())
-    (tuned / "generation_config.json").write_text(json.dumps(sampling))
-    session = open_session(Pair("tiny", str(tuned), str(draft)))
-    request = Request(max_tokens=16, k=0)
-    said = [t for e in session.reply(PROMPT, request) if isinstance(e, RoundDone) for t in e.round.emitted]
-    session.slot.forget()
-    assert list(plain_tokens(session, PROMPT, request)) == said
-
-
 @pytest.mark.slow
 def test_fixed_length_answers_never_stop(tiny_pair):
     target, draft = map(str, tiny_pair)
@@ -112,9 +89,3 @@ def test_a_second_draft_shares_the_targets_weights(request_of_tiny, tiny_pair, t
     assert len(machine.contenders) == 2
     first, second = machine._sessions.values()
     assert first.slot.target is second.slot.target and first.slot.draft is not second.slot.draft
-
-
-def test_without_a_drafting_model_no_draft_is_loaded(request_of_tiny):
-    machine = load_machine(replace(request_of_tiny, drafters=("ngram",)), lambda: False)
-    assert [(one.drafter, one.draft) for one in machine.contenders] == [("ngram", None)]
-    assert next(iter(machine._sessions.values())).slot.draft is None

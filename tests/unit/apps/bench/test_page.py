@@ -67,14 +67,6 @@ def test_the_page_is_well_formed_loads_nothing_and_every_label_names_its_slider(
     assert not re.search(r"""(src|href|action)=|url\(|@import|https?://|fetch\(|import\(""", page)
 
 
-def test_the_page_says_the_recommendation_its_interval_and_the_command(result, page):
-    (report,) = reports(result)
-    assert report.recommendation.answer == "use"
-    assert f"Recommended: {sentences.conclusion(report)}" in html.unescape(page)
-    assert f"specdec run -p qwen3-8b --drafter model -k {report.recommendation.k}" in page
-    assert "<h1>qwen3-8b on Apple M4 Pro</h1>" in page and "ends natural, by a stop token" in page
-
-
 def test_every_k_is_a_row_the_recommended_one_is_marked_and_every_kind_is_one(result, page):
     (report,) = reports(result)
     body, kinds = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)
@@ -101,13 +93,6 @@ def test_an_interrupted_bench_says_so_and_an_interval_of_too_few_prompts_is_not_
     empty = replace(few, samples=(), costs=())
     assert "<h1>" in html_page(empty) and 'id="accuracy"' not in html_page(empty)
     ElementTree.fromstring(svg_picture(empty))
-
-
-def test_several_contenders_can_be_chosen_between():
-    page = html_page(sample_result(contenders=(DRAFT, Contender("ngram")), temperatures=(0.0, 0.7), budget_seconds=400))
-    names = [entry["name"] for entry in data_of(page)]
-    assert len(names) == 4 and names[1] == "ngram, temperature 0"
-    assert [html.unescape(name) for name in re.findall(r"<option>(.*?)</option>", page)] == names
 
 
 def test_foreign_names_are_never_markup():
@@ -180,6 +165,13 @@ def test_the_tables_can_be_pasted_as_markdown_and_read_as_csv(result):
         two.speedup.low,
         two.speedup.high,
     ]
+
+
+def test_several_contenders_can_be_chosen_between():
+    page = html_page(sample_result(contenders=(DRAFT, Contender("ngram")), temperatures=(0.0, 0.7), budget_seconds=400))
+    names = [entry["name"] for entry in data_of(page)]
+    assert len(names) == 4 and names[1] == "ngram, temperature 0"
+    assert [html.unescape(name) for name in re.findall(r"<option>(.*?)</option>", page)] == names
 
 
 def test_each_bar_has_plain_decoding_and_an_interval_where_there_is_one(page):

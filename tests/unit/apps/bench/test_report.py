@@ -13,11 +13,10 @@ from fakes.bench import HERE, estimate, sample_result
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.page import csv_table
 from specdec_cli.apps.bench.report import Change, LengthRow, Report, compare, cost_curve, make_row, reports
-from specdec_cli.apps.bench.result import Contender, CostSample, from_dict, read_result, to_dict
+from specdec_cli.apps.bench.result import CostSample, from_dict, read_result, to_dict
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.gain import break_even_acceptance
 from specdec_cli.measure.intervals import Interval
-from specdec_cli.system.machine import MachineState
 
 
 @pytest.fixture(scope="module")
@@ -81,12 +80,6 @@ def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
     assert cost_curve([]) is None
 
 
-def test_too_few_prompts_are_called_so(few):
-    (report,) = reports(few)
-    row = next(row for row in report.rows if row.k == "auto")
-    assert (row.source, row.speedup.prompts < 3, "±" in sentences.spread(row.speedup, 2)) == ("too few", True, False)
-
-
 def test_no_file_has_the_ends_of_an_interval_of_too_few_prompts(few):
     """A CSV held 1.0142320547350045e+304."""
     found = json.loads(sentences.json_text(few))["report"][0]
@@ -135,12 +128,6 @@ def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_d
     assert replace(result, costs=result.costs[:8]).row_drift is None
 
 
-def test_a_state_that_changed_is_told_twice_and_an_unknown_one_never(result):
-    environment = replace(result.environment, before=MachineState("mains"), after=MachineState("battery"))
-    told = sentences.surroundings(replace(result, environment=environment))
-    assert "on mains then battery" in told and "low-power" not in told and "load" not in told
-
-
 # Sentences
 
 
@@ -183,15 +170,6 @@ def test_too_few_prompts_name_the_safest_choice_and_never_a_longer_bench():
     assert sentences.command(report) == "specdec run -p qwen3-8b --drafter model -k auto 'your prompt'"
 
 
-def test_the_command_names_an_unnamed_pair_by_its_models_and_the_temperature():
-    result = sample_result(budget_seconds=120.0, temperatures=(0.7,), named=False)
-    (report,) = reports(result)
-    assert sentences.command(report) == (
-        "specdec run --target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit"
-        f" --drafter model -k {report.recommendation.k} --temp 0.7 'your prompt'"
-    )
-
-
 UNNAMED = "--target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit "
 
 
@@ -221,13 +199,6 @@ def test_the_command_the_entry_and_a_comparison_name_the_draft_context_that_k_wa
     assert from_dict(json.loads(json.dumps(to_dict(found)))) == found
 
 
-def test_every_setting_is_compared(result):
-    """Results of chat templates and of raw text were taken for alike."""
-    others = {"raw": True, "kinds": ("chat",), "seed": 9, "cooldown_seconds": 5.0, "draft_context": 8}
-    found = compare(result, replace(result, settings=replace(result.settings, **others))).differences
-    assert {*found} == {*others}
-
-
 def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):
     found, speedup = sentences.entry(report), report.recommendation.speedup
     assert (found["chip"], found["k"], found["temperature"]) == ("Apple M4 Pro", report.recommendation.k, 0.0)
@@ -243,19 +214,6 @@ def test_an_interrupted_bench_and_one_of_too_few_prompts_write_nothing():
     for found, message in ((result, "was interrupted"), (replace(result, partial=False), "an interval needs 3")):
         with pytest.raises(SpecdecError, match=message):
             sentences.chosen_k(reports(found)[0])
-
-
-@pytest.mark.parametrize(
-    ("contender", "name"),
-    [
-        (Contender("ngram"), "ngram"),
-        (Contender("model", "org/Small-4bit"), "Small-4bit"),
-        (Contender("model", "/models/small/"), "small"),
-        (Contender("auto", "org/Small"), "auto with Small"),
-    ],
-)
-def test_a_contender_has_a_short_name(contender, name):
-    assert contender.name == name
 
 
 # The file, and two of them

@@ -125,13 +125,6 @@ def test_the_first_prompts_are_measured_with_two_arms_however_little_time_there_
     assert recommend(HERE, known(done, ks=(*KS, "auto"))).answer != "unknown"
 
 
-def test_a_k_that_is_beaten_gets_no_more_time():
-    """K 8 costs 2.8 plain steps on a machine whose K 2 costs 1.3."""
-    done, _ = bench(M4, MANY_KINDS, 3, budget=300.0)
-    answered = Counter(sample.arm.k for sample in done.samples)
-    assert 4 <= answered[8] < 0.5 * answered[2] and answered[2] == len(prompts_of(done))
-
-
 def test_prompts_come_one_of_each_kind_in_turn_and_in_an_order_of_the_seed():
     things = [*Texts({"a": 0.5, "b": 0.5, "c": 0.5}).prompts(4, 0), *Texts({"d": 0.5}).prompts(1, 0)]
     found = in_turns(things, Random(5))

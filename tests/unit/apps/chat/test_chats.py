@@ -6,11 +6,9 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pexpect
 import pytest
@@ -20,7 +18,6 @@ from specdec_cli.session.conversation import Answer, Conversation, Turn
 from specdec_cli.session.kept_chats import TOLD, kept_chats, kept_folder
 from specdec_cli.session.transcript import Transcript, load, save
 
-EARLIER = Path(__file__).parents[3] / "fakes/earlier/talk.jsonl"
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\x9b31m\td\ne\u202e\ud800"
 
 
@@ -131,13 +128,6 @@ def test_a_damaged_file_is_listed_says_why_and_can_be_deleted(specdec):
     assert specdec("chats", "--search", "hello")[1].startswith("2\t")
     assert f"{path}:2 is damaged" in specdec.refused("chats", "show", "1")[1]
     assert specdec("chats", "delete", "1", "-y")[0] == 0 and len(kept_chats()) == 1
-
-
-def test_a_file_of_an_earlier_version_is_a_kept_chat(specdec):
-    keep("new", ("hello", "hi"))
-    shutil.copy(EARLIER, kept_folder())
-    assert specdec("chats")[1].splitlines()[0].split("\t")[2:] == ["demo", "2", "def f(x):"]
-    assert "## You\n\nand then\n\n## demo\n\n" in specdec("chats", "show", "1")[1]
 
 
 # With the demo pair.

@@ -210,18 +210,6 @@ def test_without_an_editor_a_paste_is_one_message_too(tmp_path):
     assert [message.splitlines() for message in messages(saved)] == [LINES[:50]]
 
 
-def test_copy_hands_the_answer_to_the_terminals_clipboard(tmp_path):
-    saved = tmp_path / "chat.jsonl"
-    chat = chat_on(tmp_path, "-n", "8", "--save", saved).ready()
-    chat.say("def f(a):")
-    chat.type("/copy" + ENTER)
-    chat.wait("sent to the terminal's clipboard").ready()
-    chat.type(CTRL_D)
-    assert chat.end()[0] == 0
-    (copied,) = re.findall(rb"\x1b\]52;c;([^\x07]*)\x07", chat.raw)
-    assert base64.b64decode(copied).decode() == load(saved).conversation.turns[0].answer.text
-
-
 @pytest.fixture
 def piped(specdec):
     """A chat whose messages come through a pipe, in this process."""
@@ -286,3 +274,15 @@ def test_a_first_message_is_an_argument(piped, tmp_path):
     code, _, err = piped("def f(a):", "-n", "8", "--save", str(saved), stdin="class A:\n")
     assert code == 0 and messages(saved) == ["def f(a):", "class A:"] and "> def f(a):" in err
     assert piped("", stdin="")[0] == 2
+
+
+def test_copy_hands_the_answer_to_the_terminals_clipboard(tmp_path):
+    saved = tmp_path / "chat.jsonl"
+    chat = chat_on(tmp_path, "-n", "8", "--save", saved).ready()
+    chat.say("def f(a):")
+    chat.type("/copy" + ENTER)
+    chat.wait("sent to the terminal's clipboard").ready()
+    chat.type(CTRL_D)
+    assert chat.end()[0] == 0
+    (copied,) = re.findall(rb"\x1b\]52;c;([^\x07]*)\x07", chat.raw)
+    assert base64.b64decode(copied).decode() == load(saved).conversation.turns[0].answer.text

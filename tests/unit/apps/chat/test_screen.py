@@ -9,21 +9,15 @@ from dataclasses import replace
 import pytest
 
 from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
-from specdec_cli.apps.chat.screen import ChatScreen, copied_here, toolbar
+from specdec_cli.apps.chat.screen import ChatScreen, copied_here
+from specdec_cli.apps.chat.thinking import ThinkingRows, ThinkingWriter
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.terminal.display import Look, TraceDisplay
+from specdec_cli.terminal.display import Look
 
 TAGS = Thinking("<think>", "</think>")
-
-
 REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]
-
-
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\x9b31md&#x202e;&#27;[31m [link=x]e[/link] [f](http://g)"
-
-
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
 
 
 @pytest.fixture(autouse=True)
@@ -71,18 +65,6 @@ def test_markdown_is_drawn_and_holds_nothing_that_acts(terminal):
     assert "\x1b]" not in text and "\u202e" not in text and "\x1b[2J" not in text and "\x9b" not in text
 
 
-def test_names_messages_and_tables_are_filtered(terminal):
-    screen = ChatScreen(terminal.out, terminal.err)
-    screen.notice(HOSTILE)
-    screen.quote(HOSTILE)
-    screen.rows([(HOSTILE, HOSTILE)])
-    screen.error(UsageError(HOSTILE, HOSTILE))
-    terminal.settle()
-    text = terminal.written.decode()
-    assert "title" not in text and "\x1b[2J" not in text and "\x9b" not in text
-    assert CONTROLS.search(toolbar([HOSTILE, "b\nc"], 90)) is None
-
-
 def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, Look(quiet=True))
@@ -94,25 +76,6 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     screen.error(UsageError("what", "next"))
     screen.rows([("a", "b")])
     assert err.getvalue().startswith("error: what\nhint: next\na  b")
-
-
-def test_json_gives_events_and_failures_on_stdout(tmp_path):
-    out, err, path = io.StringIO(), io.StringIO(), tmp_path / "trace.jsonl"
-    trace = TraceDisplay(path)
-    screen = ChatScreen(out, err, Look(json=True), trace)
-    with screen.reply("demo", None, False, True) as display:
-        for event in (START, PREFILL, *ROUNDS, finish()):
-            display.handle(event)
-    screen.error(UsageError("what", "next"))
-    trace.close()
-    assert out.getvalue() == path.read_text()
-    assert [line.split('"')[3] for line in out.getvalue().splitlines()] == [
-        "start",
-        "prefill",
-        *["round"] * 5,
-        "finish",
-        "error",
-    ]
 
 
 def test_what_is_copied_is_filtered_and_bounded(terminal):
@@ -161,3 +124,51 @@ def test_a_local_clipboard_is_preferred_to_the_terminals(tmp_path):
     assert not copied_here("a", here, "linux")
     command.write_text("#!/bin/sh\nexit 1\n")
     assert not copied_here("a", here, "darwin")
+
+
+def rows_of(parts, hidden, width=60):
+    rows = ThinkingRows(TAGS, hidden)
+    found = [row for part in parts for row in rows.feed(part, width)] + rows.finish(width)
+    assert all((row.style == "dim") == row.plain.startswith("┊ ") for row in found)
+    return "".join(f"{row.plain}\n" for row in found)
+
+
+def test_shown_thinking_is_dim_and_marked_and_without_its_tags():
+    assert rows_of(REPLY, hidden=False) == "┊ Let me see: one\n┊ two.\n\nThe answer is 2.\n"
+
+
+def test_hidden_thinking_is_one_row():
+    assert rows_of(REPLY, hidden=True) == "┊ thought for 5 words\n\nThe answer is 2.\n"
+
+
+def test_thinking_wraps_within_its_mark():
+    rows = rows_of(["<think>" + "word " * 20 + "</think>yes"], hidden=False, width=24).split("\n")
+    assert all(len(row) <= 24 for row in rows) and sum(row.startswith("┊ word") for row in rows) >= 5
+
+
+def test_the_growing_row_of_thinking_shows_it_or_its_length():
+    for hidden, expected in ((False, "┊ see: one two"), (True, "┊ thinking… 5 words")):
+        rows = ThinkingRows(TAGS, hidden)
+        rows.feed("<think>Let me\nsee: one two", 60)
+        assert rows.row.plain == expected or hidden
+        assert rows.row.plain.startswith("┊ ") and (not hidden or rows.row.plain == expected)
+
+
+def test_an_unfinished_thought_is_closed_and_an_answer_without_thinking_is_as_ever():
+    assert rows_of(["<think>hm, w"], hidden=False) == "┊ hm, w\n\n"
+    assert rows_of(["<think>hm, w"], hidden=True) == "┊ thought for 2 words\n\n"
+    assert rows_of(["Yes, <think>", "\nit is."], hidden=True) == "Yes, <think>\nit is.\n"
+
+
+def written(parts, out, hidden):
+    writer = ThinkingWriter(out, TAGS, hidden, styled=True)
+    for part in parts:
+        writer.write(part)
+    writer.end()
+
+
+def test_a_pipe_gets_the_models_own_words_or_the_answer_alone():
+    shown, hidden = io.StringIO(), io.StringIO()
+    written(REPLY, shown, False)
+    written(REPLY, hidden, True)
+    assert (shown.getvalue(), hidden.getvalue()) == ("".join(REPLY) + "\n", "The answer is 2.\n")

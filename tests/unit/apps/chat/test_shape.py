@@ -9,7 +9,6 @@ import pytest
 
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.request import Constraint
 
 SCHEMA = {"enum": ["yes", "no", "perhaps"]}
 TEXT = json.dumps(SCHEMA)
@@ -49,21 +48,6 @@ def test_a_schema_is_text_or_a_file_and_a_grammar_takes_its_place(chat, tmp_path
     run_command(chat, f"/grammar {tmp_path / 'g.lark'}")
     chat.ask("well?")
     assert last(chat) in ("on", "off")
-
-
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ('/schema {"not": {}}', "cannot be enforced: Unimplemented keys"),
-        (r"/regex [^\s\S]", "it allows nothing"),
-        ("/grammar nowhere.lark", "/grammar nowhere.lark cannot be read"),
-    ],
-)
-def test_what_no_answer_could_keep_is_refused_and_the_old_shape_stays(chat, typed, said):
-    run_command(chat, "/regex a|b")
-    with pytest.raises(UsageError, match=said):
-        run_command(chat, typed)
-    assert chat.settings.request.constraint == Constraint("regex", "a|b")
 
 
 def test_a_stop_string_that_could_cut_a_shape_is_refused_on_either_side(chat):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from itertools import pairwise
 
 import pytest
@@ -22,64 +21,35 @@ from specdec_cli.terminal import display
 OF_ANOTHER_TYPE = {bool: ['"yes"', "1"], int: ['"many"', "1.5"], float: ['"warm"', "true"], str: ["true", "[1]"]}
 OUT_OF_BOUNDS = [
     ("k = 17", "k 17 is outside 0 to 16", "the nearest that works: specdec config set k 16"),
-    ("k = 1.5", "k 1.5 is neither a whole number nor auto", "for example: specdec config set k 4"),
     ("max_tokens = 0", "max_tokens 0 is below 1", "the nearest that works: specdec config set max_tokens 1"),
-    ("temp = -1", "temp -1 is outside 0 to 100", "off is specdec config set temp 0"),
     ("temp = nan", "temp nan is outside 0 to 100", "off is specdec config set temp 0"),
-    ("min_p = 1.1", "min_p 1.1 is outside 0 to 1", "off is specdec config set min_p 0"),
-    ("top_k = -3", "top_k -3 is outside 0 to 1e+09", "off is specdec config set top_k 0"),
-    ("repetition_penalty = 0", "repetition_penalty 0 is outside", "off is specdec config set repetition_penalty 1"),
-    ("kv_bits = 3", "kv_bits 3 is none of 2, 4, 8", "the nearest that works: specdec config set kv_bits 2"),
     ("port = 65_536", "port 65536 is outside 0 to 65535", "specdec config set port 65535"),
-    ("draft_context = 7", "draft_context 7 is below 8", "specdec config set draft_context 8"),
     ('rule = "cuopled"', "rule cuopled is none of auto,", "the nearest: specdec config set rule coupled"),
-    ('drafter = "modle"', "drafter modle is none of model,", "the nearest: specdec config set drafter model"),
-    ('think = "hard"', "think hard is none of on, off", "specdec config set think on"),
     ('idle_unload = "soon"', "idle_unload soon is not a time", "specdec config set idle_unload 90s"),
     ("[presets.a]\nk = 99", "k 99 is outside 0 to 16", "specdec config set presets.a.k 16"),
     ("max_tokenz = 1", "unknown key max_tokenz", "did you mean max_tokens?"),
-    ("max-tokens = 1", "unknown key max-tokens", "did you mean max_tokens?"),
     ("zzz = 1", "unknown key zzz", "specdec config show --all lists all"),
     (
         'target = "org/t"',
         "target belongs to a pair",
         "specdec pairs add NAME --target ID --draft ID",
     ),
-    ("[presets.a]\ntempp = 1", "unknown key tempp", "did you mean temp or top_p?"),
-    ("[presets.a]\npresets = {}", "unknown key presets", "specdec config show --all lists all"),
     ("[presets.a]\nmodel_folders = []", "unknown key model_folders", "specdec config show --all lists all"),
     ("[preset.a]\nk = 1", "unknown key preset", "did you mean presets?"),
-    ("presets = 3", "presets is not a table", "begin one with [presets.NAME]"),
     ("presets.a = 3", "presets.a is not a table", "begin one with [presets.NAME]"),
-    ('model_folders = "~/models"', "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
-    ("model_folders = [3]", "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
     ('model_folders = ["models"]', "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
     (r'model_folders = ["/a\u0000b"]', "model_folders is not a list of absolute paths", 'model_folders = ["~/models"]'),
     ('pair = "dmeo"', "the default pair is dmeo, and no pair has that name", "did you mean demo"),
 ]
 NO_TOML = [
-    b"k",
     b"k =",
-    b"k = 4 5",
-    b"k = [",
-    b"k = 1\nk = 2",
-    b"[presets",
     b"[presets.a]\n[presets.a]",
-    b'system = "a',
-    b"k = 01",
-    b"seed = 2026-13-45",
     b"seed = " + b"9" * 5000,
     b"a = " + b"[" * 5000,
-    b"\xef\xbb\xbfk =",
     b"\xef\xbb\xbf\xef\xbb\xbfk = 4",
-    "k = 4".encode("utf-16-le"),
-    "k =".encode("utf-16"),
-    b"\xff\xfek",
     b"\xff\xfe\x00\xd8",
     'system = "é"'.encode("latin-1"),
-    b"system = \xff",
     b"k = 4\x00",
-    b"\x80",
 ]
 KIND = {key: KINDS.get(row.metavar, str) for key, row in SETTINGS.items()}
 TYPES = [(f"{key} = {value}", key) for key, kind in KIND.items() for value in OF_ANOTHER_TYPE[kind]]
@@ -107,29 +77,6 @@ def test_what_is_no_toml_is_two_lines(specdec, content):
         code, message, _ = specdec.refused(*command)
         assert code == 2 and message.startswith(str(specdec.config)), message
     assert specdec.config.read_bytes() == content
-
-
-def test_what_is_no_readable_file_is_two_lines(specdec):
-    specdec.config.mkdir()
-    assert specdec.refused("config", "show")[:2] == (2, f"{specdec.config} cannot be read: Is a directory")
-    specdec.config.rmdir()
-    specdec.config.symlink_to(specdec.config)
-    assert specdec.refused("config", "show")[0] == 2
-    specdec.config.unlink()
-    specdec.config.write_text("k = 3\n")
-    specdec.config.chmod(0)
-    if os.geteuid():
-        assert specdec.refused("config", "show")[:2] == (2, f"{specdec.config} cannot be read: Permission denied")
-
-
-def test_these_are_a_hundred_wrong_files_and_a_right_one_is_read_with_a_mark_too(specdec):
-    """Negative control: what stands beside the errors above is no error."""
-    assert len(TYPES) + len(OUT_OF_BOUNDS) + len(NO_TOML) + 3 >= 100
-    for encoding in ("utf-8", "utf-8-sig", "utf-16"):
-        specdec.config.write_bytes('k = 4\nsystem = "é"\n[presets.a]\nk = "auto"\ntemp = 1'.encode(encoding))
-        code, out, _ = specdec("config", "show")
-        assert code == 0 and "k\t4\tconfig.toml:1\n" in out and "system\té\tconfig.toml:2\n" in out
-        assert "presets.a\tk auto, temp 1\tconfig.toml:3\n" in out
 
 
 WORDS = st.sampled_from([*SETTINGS, "presets", "model_folders", "=", "[", "]", "\n", '"', "4", "0.5", "true", ".", "a"])
@@ -164,6 +111,20 @@ def test_every_setting_is_an_options_and_has_its_type():
                 assert option.type_descriptor.annotation is KIND[option.name], (name, option.name)
             seen.add(option.name)
     assert SETTINGS.keys() <= seen and {"system", "k", "pair", "temp", "plain"} <= SETTINGS.keys()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+def test_a_right_file_is_read_with_a_mark_too(specdec, encoding):
+    """Negative control: what stands beside the errors above is no error."""
+    specdec.config.write_bytes('k = 4\nsystem = "é"\n[presets.a]\nk = "auto"\ntemp = 1'.encode(encoding))
+    code, out, _ = specdec("config", "show")
+    assert code == 0 and "k\t4\tconfig.toml:1\n" in out and "system\té\tconfig.toml:2\n" in out
+    assert "presets.a\tk auto, temp 1\tconfig.toml:3\n" in out
+
+
+def test_what_cannot_be_read_is_two_lines(specdec):
+    specdec.config.mkdir()
+    assert specdec.refused("config", "show")[:2] == (2, f"{specdec.config} cannot be read: Is a directory")
 
 
 # Which source stands above which.
@@ -247,13 +208,6 @@ def test_models_on_the_line_hide_a_presets_pair(specdec, tiny_pair):
     assert specdec.refused("run", "-t", "reviewer", "--raw", "hi")[1].startswith("llama-70b is not downloaded (")
 
 
-def test_an_unknown_preset_gets_the_nearest(specdec):
-    hint = "specdec config set presets.NAME.SETTING VALUE begins one"
-    assert specdec.refused("run", "-t", "reviewer", "hi") == (2, "there is no preset reviewer", hint)
-    specdec.config.write_text(REVIEWER)
-    assert specdec.refused("chat", "--preset", "review")[2] == "did you mean reviewer?"
-
-
 def test_a_saved_conversation_keeps_its_system_message_unless_the_line_has_another(specdec, tmp_path):
     saved, said = tmp_path / "talk.jsonl", lambda text: f'"system", "content": "{text}"' in saved.read_text()
     talk = ("chat", "-q", "-p", "demo", "-n", "1")
@@ -271,12 +225,10 @@ HAND_WRITTEN = '# top\nk = 3  # from the forum\n\n# Liked.\n[presets.a]\ntemp = 
 @pytest.mark.parametrize(
     ("words", "old", "new"),
     [
-        (["k", "4"], "k = 3 ", "k = 4 "),
         (["k", "auto"], "k = 3 ", 'k = "auto" '),
         (["presets.a.temp", "1"], "temp = 0.5 #", "temp = 1 #"),
         (["max-tokens", "9"], "forum\n", "forum\nmax_tokens = 9\n"),
         (["plain", "true"], "forum\n", "forum\nplain = true\n"),
-        (["presence_penalty", "-0.5"], "forum\n", "forum\npresence_penalty = -0.5\n"),
         (["system", "12 apples"], "forum\n", 'forum\nsystem = "12 apples"\n'),
         (["presets.a.max_tokens", "9"], '"Be short."\n', '"Be short."\nmax_tokens = 9\n'),
         (["presets.b.k", "0"], '"Be short."\n', '"Be short."\n\n[presets.b]\nk = 0\n'),
@@ -298,7 +250,6 @@ def test_set_changes_its_line_and_no_other(specdec, words, old, new):
 @pytest.mark.parametrize(
     ("words", "code", "message", "hint"),
     [
-        (["k", "17"], 2, "k 17 is outside 0 to 16", "the nearest that works: specdec config set k 16"),
         (["presets.a.k", "x"], 2, "k x is neither", "for example: specdec config set presets.a.k 4"),
         (["max_tokens", "many"], 2, 'max_tokens "many" is not a whole', "for example: specdec config set max_tokens 4"),
         (["plain", "maybe"], 2, 'plain "maybe" is not true or false', "for example: specdec config set plain true"),
@@ -336,9 +287,7 @@ def test_a_wrong_default_pair_is_replaced_by_the_next(specdec):
 @pytest.mark.parametrize(
     ("config", "variable", "line", "plain"),
     [
-        ("", "", (), False),
         ("", "", ("--plain",), True),
-        ("", "1", (), True),
         ("plain = true\n", "", (), True),
         ("plain = true\n", "false", (), False),
         ("plain = 7\n", "", (), False),  # the error that is told is of this line itself

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from fakes.command import Command
 from specdec_cli.apps.doctor import findings as doctor
 from specdec_cli.engine import device, selftest
 from specdec_cli.engine.cache.window import WindowKVCache
@@ -17,11 +16,6 @@ from specdec_cli.engine.selftest import Outcome
 
 BOTH = ["gemma3_text, bfloat16", "gemma3_text, 4 bits"]
 NOT_YET = "for this device: specdec doctor --selftest"
-
-
-@pytest.fixture
-def specdec(tmp_path, monkeypatch, capsys):
-    return Command(tmp_path, monkeypatch, capsys)
 
 
 def test_the_report_names_machine_versions_and_cache_and_exits_0(specdec):

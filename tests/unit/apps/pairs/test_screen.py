@@ -89,13 +89,6 @@ def test_one_line_a_pair_where_there_is_room(monkeypatch):
     assert "  fast *    4.3 GB  K 4     Big + Small\n" in drawn(*ROWS)
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_wider_than_the_terminal(monkeypatch, width):
-    monkeypatch.setenv("COLUMNS", str(width))
-    long = Pair("a-rather-long-name", "mlx-community/" + "t" * 45, "mlx-community/" + "d" * 45, source="yours")
-    assert max(map(len, drawn(*ROWS, PairRow(long, 1, True, True, False)).splitlines())) <= width
-
-
 def test_long_ids_take_two_lines_instead_of_being_broken():
     pair = Pair("long", "org/" + "a" * 50, "org/" + "b" * 50, verified=True)
     assert drawn(PairRow(pair, 1, True, True, False)).splitlines()[2:4] == [

@@ -28,15 +28,6 @@ def test_the_text_and_the_verdict_are_on_stdout_and_fit_80_columns(specdec, argu
     assert "\x1b" not in out and max(map(len, out.splitlines()[-6:])) <= 80
 
 
-def test_json_holds_both_lanes(specdec, arguments):
-    code, out, err = specdec(*arguments, "--json", "--temp", "0.8")
-    values = [json.loads(line) for line in out.splitlines()]
-    assert (code, err) == (0, "")
-    assert {value.get("lane") for value in values} == {None, "plain", "drafted"}
-    assert {value["rule"] for value in values if value["event"] == "start"} == {"coupled"}
-    assert values[-1]["same_text"]
-
-
 def test_the_files_are_a_picture_and_a_page(specdec, arguments, tmp_path):
     picture, page = tmp_path / "race.svg", tmp_path / "race.html"
     code, _, err = specdec(*arguments, "--export", picture, "--export", page)
@@ -52,17 +43,6 @@ def test_the_files_are_events_and_figures_too(specdec, arguments, tmp_path):
     assert code == 0 and json.loads(events.read_text()) == [json.loads(line) for line in out.splitlines()]
     text = figures.read_text("utf-8")
     assert text.startswith("## specdec race: ") and "same text" in text and "\ndrafted " in text
-
-
-@pytest.mark.parametrize("file", ["race.png", "race", "missing/race.svg"])
-def test_another_kind_of_file_is_refused_before_any_model_is_loaded(specdec, tmp_path, file):
-    code, message, _ = specdec.refused("race", "--export", tmp_path / file, "--target", tmp_path / "none", "x")
-    assert code == 2 and "--export" in message
-
-
-def test_a_rule_that_gives_each_lane_a_text_of_its_own_is_refused(specdec, arguments):
-    code, message, hint = specdec.refused(*arguments, "-q", "--temp", "0.8", "--rule", "block")
-    assert code == 2 and "--rule block" in message and "coupled" in hint
 
 
 def test_texts_that_differ_by_more_than_rounding_exit_1(specdec, arguments, monkeypatch):

@@ -89,6 +89,12 @@ def test_without_the_tokens_that_were_not_said_the_text_is_the_reply():
     assert "with✗日本·␛[2J↳\topen" in text.plain
 
 
+def test_a_race_s_picture_holds_both_texts_whole_and_the_verdict():
+    race = scripted(("def", " f", "()", ":\n"), rounds=40)
+    text = re.sub("<[^>]*>", "", unescape(race_file(race, ".html")))
+    assert text.count(" f():") == 80 and "same text ✓" in text and "Fake M9" in text
+
+
 def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
     rounds = (drafted(0, [], 0, "a"), drafted(1, [], 0, "b"))
     plain = TraceReply(
@@ -104,9 +110,3 @@ def test_of_plain_decoding_nothing_is_coloured_and_a_shape_is_named():
     end = Finish("stop", '{"name": 1}', (), "", folded(rounds, start).stats.to_dict(), complete=True)
     page = re.sub("<[^>]*>", "", unescape(trace_picture(Trace((TraceReply(start, PREFILL, rounds, end),)), ".html")))
     assert "held to a schema, which drafts what it forces" in page
-
-
-def test_a_race_s_picture_holds_both_texts_whole_and_the_verdict():
-    race = scripted(("def", " f", "()", ":\n"), rounds=40)
-    text = re.sub("<[^>]*>", "", unescape(race_file(race, ".html")))
-    assert text.count(" f():") == 80 and "same text ✓" in text and "Fake M9" in text

@@ -122,16 +122,13 @@ def test_a_failure_of_the_device_is_two_lines_an_event_and_its_exit_code(specdec
     assert (found, last["event"], last["exit_code"]) == (code, "error", code)
 
 
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [(b"caf\xe9", "is not UTF-8: byte 0xe9 at 3 of 4"), (None, "cannot be read: No such file or directory")],
-)
-def test_a_file_that_is_no_prompt_is_refused_with_its_name(specdec, tmp_path, data, message):
-    path = tmp_path / "prompt.txt"
-    if data:
-        path.write_bytes(data)
-    code, said, _ = specdec.refused("run", "-f", path)
-    assert code == 2 and str(path) in said and message in said
+def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):
+    """The demo pair names its draft, so README's own example was refused."""
+    (tmp_path / "text").write_text("def f(): pass")
+    arguments = ("run", "--raw", "-p", "demo", "-n", "2", "--json", "--predict", tmp_path / "text", "def f")
+    code, out, _ = specdec(*arguments)
+    assert (code, json.loads(out.splitlines()[0])["drafter"]) == (0, "auto")
+    assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"
 
 
 PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")
@@ -146,12 +143,3 @@ def test_a_prediction_gives_the_same_answer_in_fewer_passes(specdec, tmp_path):
     finish = json.loads(out.splitlines()[-1])
     assert code == 0 and finish["text"] == plain.removesuffix("\n")
     assert finish["stats"]["accepted_by"]["prediction"] > 24 > finish["stats"]["rounds"]
-
-
-def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path):
-    """The demo pair names its draft, so README's own example was refused."""
-    (tmp_path / "text").write_text("def f(): pass")
-    arguments = ("run", "--raw", "-p", "demo", "-n", "2", "--json", "--predict", tmp_path / "text", "def f")
-    code, out, _ = specdec(*arguments)
-    assert (code, json.loads(out.splitlines()[0])["drafter"]) == (0, "auto")
-    assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"

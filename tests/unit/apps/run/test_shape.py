@@ -53,32 +53,6 @@ def test_an_answer_that_was_cut_says_so(specdec):
     assert (events[0]["constraint"], events[-1]["reason"], events[-1]["complete"]) == ("regex", "length", False)
 
 
-@pytest.mark.slow
-def test_an_unknown_word_of_a_schema_is_named(specdec):
-    code, _, err = specdec(*RUN, "--schema", '{"type": "string", "maxLenght": 3, "maxLength": 3}')
-    assert code == 0 and "no effect, unknown to JSON Schema: maxLenght" in err
-
-
-@pytest.mark.parametrize(
-    ("options", "said", "hint"),
-    [
-        (("--schema", ""), "--schema is empty", "leave it out"),
-        (("--schema", "latin1"), "--schema latin1 is not UTF-8", "give a file"),
-        (("--schema", '{"not": {}}'), 'cannot be enforced: Unimplemented keys: ["not"]', "leave --schema out"),
-        (("--regex", r"[^\s\S]"), "cannot be enforced: it allows nothing", "leave --regex out"),
-        (("--schema", TEXT, "--stop", "}"), "--stop '}' could cut an answer", "leave out --stop or --schema"),
-    ],
-)
-def test_a_shape_that_no_answer_can_have_is_refused_before_the_models_are_looked_for(
-    specdec, files, monkeypatch, options, said, hint
-):
-    monkeypatch.chdir(files)
-    for command in ("run", "chat"):
-        prompt = ("Hi",) if command == "run" else ()
-        code, message, way = specdec.refused(command, "--target", "/nowhere/at/all", *prompt, *options)
-        assert code == 2 and said in message and hint in way
-
-
 def test_every_answer_of_a_chat_has_the_shape(specdec):
     code, out, _ = specdec("chat", "-p", "demo", "--regex", "(yes|no)", "-q", stdin=b"Is it?\nReally?\n")
     assert code == 0 and set(out.split()) <= {"yes", "no"} and len(out.split()) == 2

@@ -16,12 +16,6 @@ import pytest
 from fakes.models import tiny_folder
 
 
-def test_another_interface_needs_a_key(specdec):
-    code, message, hint = specdec.refused("serve", "--host", "0.0.0.0")
-    assert (code, message) == (2, "--host 0.0.0.0 lets other machines connect, but no key is set")
-    assert hint == "give one: --api-key-file FILE, or SPECDEC_API_KEY in the environment"
-
-
 @pytest.mark.slow
 def test_a_port_in_use_is_named_with_the_next(specdec):
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -29,35 +23,6 @@ def test_a_port_in_use_is_named_with_the_next(specdec):
         code, message, hint = specdec.refused("serve", "-p", "demo", "--port", port)
     assert (code, message) == (1, f"port {port} of 127.0.0.1 is in use by another program")
     assert hint == f"use another: --port {port + 1}"
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (("--port", "70000"), "--port 70000 is outside 0 to 65535"),
-        (("--host", "no.such.invalid"), "--host no.such.invalid lets other machines connect, but no key is set"),
-        (("--api-key-file", "/none/such"), "--api-key-file /none/such cannot be read: No such file or directory"),
-        (("--allow-origin", "localhost"), "--allow-origin localhost is not the origin of a web page"),
-        (("--allow-origin", "*"), "--allow-origin * is not the origin of a web page"),
-        (("--allow-origin", "https://*"), "--allow-origin https://* is not the origin of a web page"),
-        (("--allow-origin", "http://*.evil.com"), "--allow-origin http://*.evil.com is not the origin of a web page"),
-        (("--allow-origin", "null://*"), "--allow-origin null://* is not the origin of a web page"),
-        (("--allow-host", "http://box"), "--allow-host http://box is not a host name"),
-        (("--allow-host", "box.local"), "--allow-host box.local lets other machines connect, but no key is set"),
-        (("--idle-unload", "soon"), "--idle-unload soon is not a time"),
-        (("--log", "/none/such/log"), "--log /none/such/log cannot be written: No such file or directory"),
-        (("-k", "99"), "-k 99 is outside 0 to 16"),
-    ],
-)
-def test_what_is_wrong_is_refused_before_any_model(specdec, arguments, message):
-    assert specdec.refused("serve", "-p", "demo", *arguments)[:2] == (2, message)
-
-
-def test_an_empty_key_is_no_key(specdec, monkeypatch, tmp_path):
-    (tmp_path / "key").write_text("\n")
-    assert specdec.refused("serve", "--api-key-file", tmp_path / "key")[0] == 2
-    monkeypatch.setenv("SPECDEC_API_KEY", "")
-    assert specdec.refused("serve")[:2] == (2, "SPECDEC_API_KEY holds no key: one line of ASCII is expected")
 
 
 @pytest.mark.slow

@@ -4,11 +4,25 @@ import pytest
 
 from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import LOOKUP
+from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.engine.planning.costs import Costs
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Situation, plan
 from specdec_cli.engine.planning.rates import MAX_LOOKUP, LookupAcceptance
+
+
+@pytest.mark.parametrize(
+    ("context", "k", "drafted"),
+    [
+        ([1, 2, 3, 9, 1, 2], 3, [3, 9, 1]),
+        ([5, 1, 2, 7, 8, 1, 2, 6, 5, 1, 2], 2, [7, 8]),  # the longest match
+        ([1, 2, 7, 1, 2, 8, 1, 2], 1, [8]),  # of equals the later one
+        ([1, 2, 3], 4, []),
+    ],
+)
+def test_what_followed_the_longest_match_is_drafted(context, k, drafted):
+    assert finished(LookupDrafter().propose(context, k)).tokens.tolist() == drafted
 
 
 def lookup_k(history, rates):

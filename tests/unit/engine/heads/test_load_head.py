@@ -1,17 +1,22 @@
 """Heads from folders, by their tensors: the same head in every packaging, and each refusal with its exit code."""
 
+import json
+
 import mlx.core as mx
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten
 
+from fakes.device import count_read
+from fakes.heads import random_medusa
 from fakes.products import spread
 from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
-from fakes.reading import watch
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.engine import device
 from specdec_cli.engine.heads.load_head import load_head
-from specdec_cli.models.heads import read_head
+from specdec_cli.models.heads import is_for_a_head, read_head
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 SIZE = 64
 
@@ -121,7 +126,7 @@ def test_a_quantized_head_is_read_by_the_shapes_of_its_tensors(tmp_path, mode, b
 def test_a_head_is_read_in_slices_as_its_target_is(tmp_path, monkeypatch):
     folder = write_checkpoint(tmp_path, raw_tensors(), config_of())
     monkeypatch.setattr(device, "SLICE_ARRAYS", 6)
-    counts = watch(monkeypatch)
+    counts = count_read(monkeypatch)
     head = loaded(folder)
     assert max(counts) == 6 and sum(counts) == len(tree_flatten(head.parameters()))
 
@@ -156,3 +161,53 @@ def test_a_second_layer_and_unknown_tensors_are_refused(tmp_path):
     assert "several layers" in refused(tmp_path / "a", lambda t: t | second, error=Refused)
     own = {"mtp.embed_tokens.weight": np.zeros((8, SIZE), np.float32)}
     assert "first embed_tokens.weight" in refused(tmp_path / "b", lambda t: t | own, error=Refused)
+
+
+# Medusa heads
+
+
+@pytest.fixture
+def medusa(tmp_path):
+    folder = tmp_path / "heads"
+    folder.mkdir()
+    heads = random_medusa(16, 3)
+    mx.save_safetensors(str(folder / "model.safetensors"), dict(tree_flatten(heads.parameters())), {"format": "mlx"})
+    config = {"model_type": "medusa", "num_heads": 3, "hidden_size": 16, "vocab_size": 64, "dtype": "float32"}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_heads_in_a_folder_are_known_by_their_tensors_and_loaded_as_they_are(medusa):
+    assert is_for_a_head(medusa, "m")
+    files = read_head(medusa, "m")
+    assert (files.family.kind, files.recent, files.reading(100).recent, files.cache_bytes(1000)) == ("medusa", 1, 1, 0)
+    found = load_head(files, 16)
+    assert all(
+        mx.array_equal(a.layers[0].weight, b.layers[0].weight)
+        for a, b in zip(found.blocks, random_medusa(16, 3).blocks, strict=True)
+    )
+    with pytest.raises(Refused, match=r"the Medusa head of m reads states of \[16, 16\], and the target's have 32"):
+        load_head(files, 32)
+
+
+@pytest.mark.parametrize(
+    ("file", "tensors", "words"),
+    [
+        ("medusa_lm_head.pt", None, r"holds Medusa heads as a pickle \(medusa_lm_head.pt\), which may run code"),
+        ("medusa_lm_head.safetensors", "0.0.linear.weight", "has a head of the Medusa family"),
+        ("model.safetensors", "lm_heads.0.weight", "has a head of the Medusa family"),
+    ],
+)
+def test_heads_of_others_are_refused_by_name(tmp_path, tiny_pair, file, tensors, words):
+    folder = tmp_path / "medusa"
+    folder.mkdir()
+    if tensors:
+        mx.save_safetensors(
+            str(folder / file), {tensors: mx.zeros((4, 4)), "blocks.0.layers.0.weight": mx.zeros((4, 4))}
+        )
+    else:
+        (folder / file).write_bytes(b"\x80\x02")
+    (folder / "config.json").write_text(json.dumps({"model_type": "medusa", "medusa_num_heads": 2}))
+    with pytest.raises(Refused, match=words) as caught:
+        find(PairSpec(Pair("foreign", str(tiny_pair[0]), str(folder))))
+    assert "\n" not in caught.value.message + caught.value.hint

@@ -44,16 +44,6 @@ def test_where_the_target_can_say_one_text_only_every_rule_says_it(name, drafted
     assert verdict(rule, draft, one_hot(text[:rows])) == (agreeing, text[agreeing])
 
 
-def test_coupled_chooses_and_judges_with_the_noise_of_the_position():
-    """A draft whose law is the target's is accepted whole, whatever was drawn."""
-    logits = mx.array(np.random.default_rng(2).normal(size=(5, V)).astype(np.float32))
-    for seed in range(40):
-        rule = make_rule("coupled", sampler(seed=seed))
-        tokens = [rule.choose(logits[i : i + 1], 10 + i, ()).token for i in range(4)]
-        draft = Draft(mx.concatenate(tokens), None, "model")
-        assert int(rule.judge(draft, logits, 10).accepted) == 4
-
-
 @pytest.mark.parametrize("name", ["token", "block"])
 def test_the_token_after_a_rejection_is_one_the_draft_gave_too_little(name):
     """p = (0.5, 0.5, 0, …), q = (1, 0, …): a rejected token 0 leaves only token 1; N = 60 seeds, half rejected."""

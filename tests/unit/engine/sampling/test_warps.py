@@ -87,29 +87,6 @@ def test_tied_tokens_are_kept_or_dropped_together():
 PENALTIES = Sampling(0.7, 0, 0.9, 0.0, 1.3, 0.5, 0.25, ((2, 3.0), (5, -INF), (7, 1.5)))
 
 
-@settings(max_examples=30)
-@given(
-    st.lists(st.integers(0, 9), max_size=6),
-    st.lists(st.integers(0, 9), max_size=6),
-    st.lists(st.integers(0, 9), max_size=4),
-    st.integers(0, 2**32 - 1),
-)
-def test_each_row_counts_the_context_and_the_draft_tokens_before_it(prompt, generated, pending, seed):
-    """Repetition counts prompt and generated tokens, presence and frequency generated ones; tokens may repeat."""
-    logits = np.random.default_rng(seed).normal(0, 3, (len(pending) + 1, 10)).astype(np.float32)
-    counts = Counts.start(PENALTIES, prompt, 10)
-    for i in range(0, len(generated), 2):
-        counts = counts.add(mx.array(generated[i : i + 2], dtype=mx.int32))
-    actual = log_probs(mx.array(logits), PENALTIES, counts.rows(mx.array(pending, dtype=mx.int32)))
-    for i, row in enumerate(logits):
-        before = generated + pending[:i]
-        expected = reference(row, PENALTIES, set(prompt + before), before)
-        assume(expected is not None)
-        assert_close(actual[i], expected)
-    alone = log_probs(mx.array(logits[:1]), PENALTIES, counts)
-    np.testing.assert_array_equal(np.array(alone), np.array(actual[:1]))
-
-
 def operations(array, folder):
     """How often each operation occurs in the graph of `array`."""
     path = folder / "graph.dot"

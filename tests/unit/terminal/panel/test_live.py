@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 import shutil
 import subprocess
 import sys
@@ -204,48 +203,3 @@ def test_a_model_cannot_reach_the_terminal_through_text_pieces_or_names(terminal
     for code in (b"\x1b]", b"\x07", b"\xc2\x9b", b"\x1b[5m", b"\x1b[31;41m"):
         assert code not in terminal.written
     assert "[red]x[/red][red]x[/red]" in text and "╭─ ab ·" in text
-
-
-def test_no_color_leaves_no_colour_code_yet_every_mark(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    display = panel(terminal)
-    play(display, script())
-    assert terminal.lines() == FINAL
-    codes = {code for group in re.findall(rb"\x1b\[([0-9;]*)m", terminal.written) for code in group.split(b";")}
-    assert codes <= {b"", b"0", b"1", b"2", b"9"}
-    answer = terminal.written.partition("╭".encode())[0]  # not even bold: it is the very text
-    assert b"\x1b[1m" not in answer
-
-
-def cells(terminal: Terminal, row: int) -> list[tuple[str, str, bool]]:
-    """(character, colour, bold) of a row of the screen."""
-    terminal.settle()
-    line = terminal.screen.buffer[row]
-    return [(line[column].data, line[column].fg, line[column].bold) for column in range(len(terminal.lines()[row]))]
-
-
-def colours(terminal: Terminal, row: int) -> list[tuple[str, str]]:
-    """The row's runs of one colour; bold is told by a capital."""
-    runs: list[tuple[str, str]] = []
-    for char, colour, bold in cells(terminal, row):
-        name = {"default": "plain", "00875f": "green", "875fd7": "violet"}[colour]
-        name = name.upper() if bold else name
-        if runs and runs[-1][1] == name:
-            runs[-1] = (runs[-1][0] + char, name)
-        else:
-            runs.append((char, name))
-    return runs
-
-
-def test_the_answer_is_green_where_the_draft_was_right_and_bold_violet_where_the_target_wrote(
-    terminal: Terminal,
-) -> None:
-    display = panel(terminal)
-    play(display, [START, PREFILL, *ROUNDS[:4]])
-    assert colours(terminal, 0) == [("def", "plain"), (" read_lines(path", "green"), ("):", "VIOLET")]
-    growing = [("    with", "green"), ("        open", "VIOLET"), ("(path)", "green"), (" as", "VIOLET")]
-    assert colours(terminal, 1) == growing
-    play(display, [*ROUNDS[4:], finish()])
-    display.close()
-    assert terminal.lines() == FINAL
-    assert colours(terminal, 1) == [*growing[:3], (" as handle", "VIOLET")]

@@ -5,10 +5,8 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from fakes.ui_script import ROUNDS, START, drafted, folded
 from specdec_cli.terminal.display import Look, open_display
@@ -40,41 +38,6 @@ def rows_of(done, width=76, start=START):
 
 def test_a_row_has_every_fate_the_target_s_own_token_the_count_and_the_time():
     assert lines(*ROUNDS) == EVERY_FATE
-
-
-def test_a_line_of_the_record_has_every_token_whole_and_a_row_of_the_panel_what_fits():
-    long = drafted(6, ["antidisestablishmentarianism"] * 6, 3, "floccinaucinihilipilification")
-    (line,) = lines(long, start=replace(START, k=6))
-    assert line == (
-        "  7  ✓antidisestablishmentarianism ✓antidisestablishmentarianism ✓antidisestablishmentarianism"
-        " ✗antidisestablishmentarianism ·antidisestablishmentarianism ·antidisestablishmentarianism"
-        " ↳ floccinaucinihilipilification   3 of 6   12 ms"
-    )
-    assert [rows_of(long, width, replace(START, k=6)) for width in (116, 76, 56)] == [
-        "  7  ✓antidise… ✓antidise… ✓antidise… ✗antidise… ·antidise… ·antidise…     ↳ floccinaucinihilipili…"
-        "   3 of 6   12 ms",
-        "  7  ✓anti… ✓anti… ✓anti… ✗anti… ·2 more    ↳ floccinaucin…   3 of 6   12 ms",
-        "  7  ✓3 more ✗antid… ·2 more  ↳ flocci…   3 of 6   12 ms",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("piece", "shown"),
-    [
-        (" word", "✓␣word"),
-        ("        ", "✓␣␣␣␣␣␣␣␣"),
-        ("\r\n\t", "✓␍↵⇥"),
-        ("\x1b[2J\x9b5m", "✓␛[2J\\x9b5m"),
-        ("\u202ea\u200b", "✓\\u202ea\\u200b"),
-        ("\u0301x", "✓◌\u0301x"),
-        ("e\u0301", "✓e\u0301"),
-        ("日本👍", "✓日本👍"),
-        ("[red]x[/red]", "✓[red]x[/red]"),
-    ],
-)
-def test_blanks_and_what_would_act_on_a_terminal_are_drawn(piece, shown):
-    (line,) = lines(drafted(1, [piece], 1, "x"))
-    assert line.startswith(f"  2  {shown} ") and cell_len(line) == 80
 
 
 def test_a_draft_that_does_not_fit_loses_the_ends_of_long_words_then_the_discarded_then_the_first_accepted():

@@ -160,28 +160,6 @@ def test_calls_have_objects_as_arguments_and_come_back_without_ids(tooled):
     assert '"arguments": {"path": "a.py"}' in prompt and "<|im_start|>tool\ntext" in prompt
 
 
-@pytest.mark.parametrize(
-    "body, name",
-    [
-        ({"template": "{{ .Prompt }}"}, "template"),
-        ({"context": [1, 2]}, "context"),
-        ({"images": ["AAAA"]}, "images"),
-        ({"logprobs": True}, "logprobs"),
-        ({"options": {"mirostat": 2}}, "mirostat"),
-        ({"options": {"temperature": "hot"}}, "temperature"),
-        ({"options": {"num_predict": -3}}, "num_predict"),
-        ({"options": [1]}, "options"),
-        ({"think": 3}, "think"),
-        ({"suffix": "b"}, "suffix"),
-        ({"messages": ["Hi"]}, "messages[0]"),
-        ({"messages": [{"role": "boss", "content": "Hi"}]}, "messages[0].role"),
-    ],
-)
-def test_what_cannot_be_honoured_is_refused_by_name(scripted, body, name):
-    path = "/api/chat" if "messages" in body else "/api/generate"
-    assert refused(scripted[0], path, prompt="a", **body).startswith(f"{name}: ") and not scripted[1].jobs
-
-
 def test_a_picture_is_refused_where_it_is_asked_about_and_told_of_where_it_was_before(scripted, tooled):
     seen = {"role": "user", "content": "What is it?", "images": ["AAAA"]}
     assert "image cannot be read" in refused(scripted[0], messages=[seen])

@@ -1,4 +1,4 @@
-"""What clients read beside the words: sums, ends of streams, signatures, and addresses where nothing is."""
+"""What clients read beside the words: sums, thinking counted, ends of lines and streams, addresses where nothing is."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 from fakes.desk import ScriptedDesk
 from fakes.server import local
 from fakes.tool_model import tool_model
+from specdec_cli.apps.serve.http.errors import to_json
 
 CHAT, TEXT, CLAUDE = "/v1/chat/completions", "/v1/completions", "/v1/messages"
 ASKED = {"messages": [{"role": "user", "content": "Hi"}], "prompt": "Hi", "max_tokens": 8}
@@ -37,12 +38,6 @@ def test_the_prompt_is_counted_once_however_many_answers_there_are(said, path, n
     assert whole["usage"]["total_tokens"] == whole["usage"]["prompt_tokens"] + n * alone["completion_tokens"]
     streamed = json.loads(chunks(said(path, {**COUNTED, "n": n}))[-2])
     assert streamed["usage"] == whole["usage"]
-
-
-def test_each_prompt_of_several_is_counted_once(said):
-    lengths = [said(TEXT, {**ASKED, "prompt": prompt}).json()["usage"]["prompt_tokens"] for prompt in ("Hi", "Hello")]
-    usage = said(TEXT, {**ASKED, "prompt": ["Hi", "Hello"], "n": 2}).json()["usage"]
-    assert usage["prompt_tokens"] == sum(lengths)
 
 
 @pytest.mark.parametrize("path", [CHAT, TEXT])
@@ -114,3 +109,68 @@ def test_where_nothing_is_a_404_or_405_says_so_whatever_came_and_names_the_way_o
     assert reply.status_code == (405 if path == "/" else 404), reply.text
     error = reply.json()["error"]
     assert way_on in (error if path.startswith("/api/") else error["message"])
+
+
+THINKS = [{"role": "user", "content": "Hi"}]
+
+
+DETAILS = {
+    "/v1/chat/completions": ("completion_tokens_details", {"messages": THINKS}),
+    "/v1/responses": ("output_tokens_details", {"input": "Hi", "reasoning": {"effort": "low"}}),
+}
+
+
+def reasoning(usage, path):
+    return usage[DETAILS[path][0]]["reasoning_tokens"]
+
+
+@pytest.mark.parametrize("path", DETAILS)
+@pytest.mark.parametrize(
+    "steps, expected",
+    [(["a", "b\n", "</thi", "nk>", "\n", "The answer, with </think>"], 4), (["a", "b"], 2), (["</think>", "x"], 1)],
+    ids=["closed", "never closed", "at once"],
+)
+def test_the_tokens_until_the_end_of_the_thinking_are_counted(thinking, path, steps, expected):
+    desk = ScriptedDesk(["".join(steps)], steps=lambda text: steps)
+    with local(thinking, desk) as client:
+        answer = client.post(path, json=DETAILS[path][1]).json()
+    desk.close()
+    assert reasoning(answer["usage"], path) == expected
+
+
+ENDS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and len(f"a{chr(code)}b".splitlines()) > 1]
+ENDED = "a" + "b".join(ENDS) + "c"
+
+
+STREAMS = {
+    "/api/chat": {},
+    "/api/generate": {"prompt": "Hi"},
+    "/v1/chat/completions": {},
+    "/v1/completions": {"prompt": "Hi"},
+    "/v1/responses": {"input": "Hi"},
+    "/v1/messages": {"max_tokens": 99},
+}
+
+
+def texts_of(value):
+    """Every text in it."""
+    if isinstance(value, dict | list):
+        return [text for one in (value.values() if isinstance(value, dict) else value) for text in texts_of(one)]
+    return [value] if isinstance(value, str) else []
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_a_stream_has_one_object_a_line_whatever_the_answer_holds(tooled, path):
+    """ollama's Python package cut lines at U+2028, and failed at the half of an object."""
+    desk, user = ScriptedDesk([ENDED], steps=list), [{"role": "user", "content": "Hi"}]
+    with local(tooled, desk) as client:
+        reply = client.post(path, json={"stream": True, "messages": user, **STREAMS[path]})
+    desk.close()
+    lines = [line.removeprefix("data: ") for line in reply.text.splitlines() if not line.startswith("event: ")]
+    said = "".join(text for line in lines if line not in ("", "[DONE]") for text in texts_of(json.loads(line)))
+    assert len(ENDS) > 8 and all(end in said for end in ENDS)
+
+
+def test_json_is_one_line_and_says_the_same():
+    assert to_json([ENDED, "é"]).decode().splitlines() == [to_json([ENDED, "é"]).decode()]
+    assert json.loads(to_json([ENDED, "é"])) == [ENDED, "é"] and "é".encode() in to_json(["é"])

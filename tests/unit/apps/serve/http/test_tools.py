@@ -7,12 +7,13 @@ from dataclasses import replace
 import anthropic
 import openai
 import pytest
+from anthropic import beta_tool
 from llguidance import LLMatcher, LLTokenizer
 
 import specdec_cli
 from fakes.desk import ScriptedDesk, SequentialDesk
 from fakes.models import byte_tokenizer
-from fakes.server import LOCAL, local
+from fakes.server import LOCAL, local, serving
 from fakes.serving import model_of
 from fakes.tool_model import LONG
 from specdec_cli.apps.serve.http.answer import Call, CallStream
@@ -130,23 +131,6 @@ def test_arguments_are_an_object_whatever_their_schema_leaves_open(parameters):
         assert matcher.validate_tokens(byte_tokenizer().encode(begin).ids) == may
 
 
-UNKNOWN = {
-    "chat/completions": ({"messages": ASKED}, {"type": "custom", "custom": {"name": "patch"}}),
-    "responses": ({"input": "Read."}, {"type": "web_search"}),
-    "messages": ({"messages": ASKED, "max_tokens": 9}, {"type": "web_search_20250305", "name": "web_search"}),
-}
-
-
-@pytest.mark.parametrize("path", UNKNOWN)
-def test_a_tool_that_is_no_function_is_refused_by_its_kind(scripted, path):
-    """It was dropped without a word, and the client believed that the model had it."""
-    client, _ = scripted()
-    body, tool = UNKNOWN[path]
-    refused = client.post(f"/v1/{path}", json={**body, "tools": [tool]})
-    message = f'tools[0].type: "{tool["type"]}" is not supported as a tool: only functions are'
-    assert (refused.status_code, refused.json()["error"]["message"]) == (400, message)
-
-
 def test_one_call_is_enough_where_the_client_says_so(scripted):
     client, desk = scripted(SAID + "x" * 3000)
     asked = {"messages": ASKED, "tools": TOOLS, "parallel_tool_calls": False}
@@ -158,50 +142,30 @@ def test_one_call_is_enough_where_the_client_says_so(scripted):
 def test_calls_and_results_go_back_into_the_prompt_as_they_were(tooled, scripted, dialect):
     """The three round trips of one conversation are one and the same prompt."""
     client, desk = scripted("ok")
-    arguments = json.dumps(A[1])
+    called = {"name": "read", "arguments": json.dumps(A[1])}
+    brief, text = {"type": "text", "text": "Be brief."}, {"type": "text", "text": "text"}
+    chat = [
+        {"role": "developer", "content": [brief]},
+        *ASKED,
+        {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": called}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "text"},
+    ]
+    messages = [
+        *ASKED,
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "read", "input": A[1]}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": [text]}]},
+    ]
+    items = [
+        *ASKED,
+        {"type": "function_call", "call_id": "c1", **called},
+        {"type": "function_call_output", "call_id": "c1", "output": "text"},
+    ]
+    checksum = {"type": "text", "text": "x-anthropic-billing-header: cch=1"}
+    tools = [{"name": "read", "description": "Reads a file.", "input_schema": PARAMETERS}]
     posted = {
-        "chat": {
-            "messages": [
-                {"role": "developer", "content": [{"type": "text", "text": "Be brief."}]},
-                *ASKED,
-                {
-                    "role": "assistant",
-                    "content": None,
-                    "tool_calls": [
-                        {"id": "c1", "type": "function", "function": {"name": "read", "arguments": arguments}}
-                    ],
-                },
-                {"role": "tool", "tool_call_id": "c1", "content": "text"},
-            ],
-            "tools": TOOLS,
-        },
-        "messages": {
-            "system": [
-                {"type": "text", "text": "x-anthropic-billing-header: cch=1"},
-                {"type": "text", "text": "Be brief."},
-            ],
-            "messages": [
-                *ASKED,
-                {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "read", "input": A[1]}]},
-                {
-                    "role": "user",
-                    "content": [
-                        {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "text"}]}
-                    ],
-                },
-            ],
-            "tools": [{"name": "read", "description": "Reads a file.", "input_schema": PARAMETERS}],
-            "max_tokens": 9,
-        },
-        "responses": {
-            "instructions": "Be brief.",
-            "input": [
-                *ASKED,
-                {"type": "function_call", "call_id": "c1", "name": "read", "arguments": arguments},
-                {"type": "function_call_output", "call_id": "c1", "output": "text"},
-            ],
-            "tools": [{"type": "function", **FUNCTION}],
-        },
+        "chat": {"messages": chat, "tools": TOOLS},
+        "messages": {"system": [checksum, brief], "messages": messages, "tools": tools, "max_tokens": 9},
+        "responses": {"instructions": "Be brief.", "input": items, "tools": [{"type": "function", **FUNCTION}]},
     }[dialect]
     path = {"chat": "chat/completions"}.get(dialect, dialect)
     assert client.post(f"/v1/{path}", json=posted).status_code == 200
@@ -290,22 +254,36 @@ def test_a_shape_beside_functions_is_kept_unless_one_is_called(random_model):
     assert message.get("tool_calls") or json.loads(message["content"]) in (1, 2, 3)
 
 
-@pytest.mark.slow
-def test_what_cannot_be_enforced_is_refused_by_name(random_model):
-    def refused(**more):
-        reply = random_model.post("/v1/chat/completions", json={"messages": ASKED, **more})
-        assert reply.status_code == 400, reply.text
-        return reply.json()["error"]["param"]
+LOOK = '<tool_call>\n{"name": "look", "arguments": {"path": "a.py"}}\n</tool_call>'
 
-    endless = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
-    strict = [{"type": "function", "function": {"name": "f", "parameters": endless, "strict": True}}]
-    assert refused(tools=strict) == "tools"
-    assert refused(tools=TOOLS, tool_choice="required", stop="}") == "stop"
-    assert refused(tools=TOOLS, tool_choice={"type": "function", "function": {"name": "g"}}) == "tool_choice"
-    assert refused(tool_choice="required") == "tool_choice"
-    assert refused(tools=TOOLS, tool_choice={"type": "allowed_tools", "tools": []}) == "tool_choice"
-    assert refused(tools=TOOLS, guided_regex="a+") == "tools"
-    assert refused(response_format={"type": "json_schema", "json_schema": {"schema": endless}}) == "response_format"
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stream", [False, True])
+def test_anthropic_s_tool_runner_ends_with_the_answer_to_the_whole_conversation(tooled, stream):
+    """It begins with a thread. The second request came without question, tools and system, and was answered."""
+    seen = []
+
+    @beta_tool
+    def look(path: str) -> str:
+        """Looks into a file."""
+        seen.append(path)
+        return "forty-two lines"
+
+    desk = ScriptedDesk([LOOK, LOOK, "It has 42."])
+    with serving(tooled, desk) as (url, _):
+        claude = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+        question = {"role": "user", "content": "How long is a.py?"}
+        asked = {"model": "tool", "max_tokens": 50, "system": "Be terse.", "messages": [question], "tools": [look]}
+        runner = claude.beta.messages.tool_runner(**asked, stream=stream)
+        last = runner.until_done()
+        claude.close()
+    desk.close()
+    assert [block.text for block in last.content] == ["It has 42."] and seen == ["a.py"] * 2
+    prompts = [tooled.text(ticket.job.prompt) for ticket in desk.jobs]
+    assert len(prompts) == 3
+    for number, prompt in enumerate(prompts):
+        assert all(words in prompt for words in ("Be terse.", "How long is a.py?", json.dumps("look")))
+        assert prompt.count("forty-two lines") == number
 
 
 @pytest.mark.slow  # grammars of a thousand rules

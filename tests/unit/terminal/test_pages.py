@@ -1,4 +1,4 @@
-"""Every ink of the pages can be read on paper and on cards, and every word of an answer on any terminal."""
+"""Pages: every ink and every word of an answer can be read anywhere; what is escaped, and what is not."""
 
 import re
 from importlib.resources import files
@@ -9,6 +9,7 @@ from rich.style import Style
 from specdec_cli.apps.replay import picture
 from specdec_cli.core.fates import Fate
 from specdec_cli.terminal import export
+from specdec_cli.terminal.html import Markup, element, fill, joined, markup
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES
 from specdec_cli.terminal.panel.rounds import STYLES
 
@@ -51,3 +52,27 @@ def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, backg
 
 def test_a_picture_is_black_and_every_fate_has_a_style():
     assert export.THEME.background_color.hex == "#000000" and ANSWER_STYLES.keys() == set(Fate)
+
+
+def test_text_is_escaped_and_markup_is_not():
+    assert markup('<a> & "b"') == "&lt;a&gt; &amp; &quot;b&quot;"
+    assert markup(Markup("<b>")) == "<b>"
+
+
+@pytest.mark.parametrize("char", ["\x00", "\x1b", "\x9b", "\u202e", "\ud800", "\ufffe"])
+def test_what_no_page_may_hold_becomes_a_replacement_character(char):
+    assert markup(f"a{char}b") == "a\ufffdb"
+
+
+def test_an_element_escapes_its_text_and_its_attributes():
+    assert element("p", "<", class_='"x"', aria_label="a&b") == '<p class="&quot;x&quot;" aria-label="a&amp;b">&lt;</p>'
+    assert joined([element("i"), element("b")], "\n") == "<i></i>\n<b></b>"
+
+
+def test_a_value_that_names_another_is_not_filled_again():
+    assert "{{legend}}" in fill("serve/chat", {"legend": "{{legend}}"})
+
+
+def test_a_missing_value_is_an_error():
+    with pytest.raises(KeyError):
+        fill("bench", {})

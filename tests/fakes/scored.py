@@ -1,0 +1,62 @@
+"""In the place of a CachedModel: models whose scores a test can read. A fake says what the rows of a pass score."""
+
+from __future__ import annotations
+
+import mlx.core as mx
+import numpy as np
+
+from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.model import Output
+
+
+class ScoredModel:
+    """Its memo is a length alone. Subclasses say `rows(tokens)` [n, V], of tokens that follow `length` others."""
+
+    vocab_size: int
+    length = 0
+
+    def rows(self, tokens: mx.array) -> mx.array:
+        raise NotImplementedError
+
+    def forward(self, tokens) -> Output:
+        scores = self.rows(tokens)
+        self.length += tokens.size
+        return Output(scores)
+
+    def outputs(self, context, pending=NO_TOKENS) -> Output:
+        self.length = len(context) - 1
+        return self.forward(mx.concatenate([mx.array(context[-1:], mx.int32), pending]))
+
+    def logits(self, context, pending):
+        return self.outputs(context, pending).logits
+
+    def extend(self, tokens):
+        return self.forward(tokens).logits
+
+    def commit(self, context, length) -> None:
+        self.length = min(self.length, length)
+
+    def reuse(self, context) -> int:
+        return self.length
+
+    def has_room(self, context) -> bool:
+        return True
+
+    def prefill(self, context):
+        self.length = len(context) - 1
+        yield self.forward(NO_TOKENS)
+
+    def release(self) -> None:
+        self.length = 0
+
+
+class MarkovModel(ScoredModel):
+    """The next token depends on the last one alone. `table` [V, V]: row x holds the probabilities of what follows x."""
+
+    def __init__(self, table) -> None:
+        with np.errstate(divide="ignore"):
+            self._scores = mx.array(np.log(table).astype(np.float32))
+        self.vocab_size = len(table)
+
+    def rows(self, tokens):
+        return self._scores[tokens]

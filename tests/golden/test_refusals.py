@@ -1,0 +1,141 @@
+"""Golden (e): what the command line refuses, in one table: a state of the home, a command, its exit code, two lines.
+
+`data/refusals.txt` has a heading for each state, and below it each command as it is typed, its exit code with what
+happened, and the hint. To add one, write the command and record. HOME is the person's home, where it is typed too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.command import Command
+from fakes.models import TINY, tiny_folder
+from fakes.ui_script import script
+from golden.masks import mask
+from golden.record import DATA, RECORDING
+from specdec_cli.core.events import to_dict
+
+FILE = DATA / "refusals.txt"
+BIG, SMALL = "mlx-community/Llama-3.2-3B-Instruct-4bit", "mlx-community/Llama-3.2-1B-Instruct-4bit"
+Row = tuple[str, str]  # a state and a command
+
+
+def table() -> Iterator[tuple[Row, list[str]]]:
+    """Each row with the lines that were recorded of it."""
+    state, command, lines = "", "", list[str]()
+    for line in [*FILE.read_text("utf-8").splitlines(), "## "]:
+        if line.startswith("  "):
+            lines.append(line.strip())
+        elif line:
+            if command:
+                yield (state, command), lines
+            state, command, lines = (line[3:], "", []) if line.startswith("## ") else (state, line, [])
+
+
+ROWS = dict(table())
+
+
+def new(home: Path) -> None:
+    """Nothing was ever done in it."""
+
+
+def files(home: Path) -> None:
+    """Files that options may name; `target` and `draft` are beside them."""
+    (home / "prompts.txt").write_text("def f(\n")
+    (home / "latin1.txt").write_bytes(b"caf\xe9")
+    (home / "latin1.json").write_bytes(b'{"title": "\xe9"}')
+    (home / "empty").write_text("\n")
+    (home / "trace.jsonl").write_text("".join(json.dumps(to_dict(event)) + "\n" for event in script()))
+    for name, event in (("list", ["start"]), ("other", "none")):
+        (home / f"{name}.jsonl").write_text(json.dumps({"event": event}) + "\n")
+    (home / "Qwen3-8B-GGUF").mkdir()
+    for name in ("Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf", "sha256-60e0"):
+        (home / name).write_bytes(b"GGUF\3\0\0\0")
+    os.mkfifo(home / "fifo")
+
+
+def default_that_is_gone(home: Path) -> None:
+    """It was chosen before it was removed."""
+    (home / "models.toml").write_text('schema_version = 1\ndefault_pair = "llama-3b"\n')
+
+
+def own_pair(home: Path) -> None:
+    """A pair of one's own, the default."""
+    pair = '[pairs.mine]\ntarget = "org/t"\ndraft = "org/d"\n'
+    (home / "models.toml").write_text(f'schema_version = 1\ndefault_pair = "mine"\n{pair}')
+
+
+def chosen(home: Path) -> None:
+    """The demo pair is the default."""
+    (home / "config.toml").write_text('pair = "demo"\n[presets.reviewer]\ntemp = 0.5\n')
+
+
+def ollama(home: Path) -> None:
+    """A model of ollama's."""
+    manifest = home / ".ollama/models/manifests/registry.ollama.ai/library/qwen3/8b"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"layers": [{"mediaType": "application/vnd.ollama.image.model", "size": 9}]}')
+
+
+def lm_studio(home: Path) -> None:
+    """The models of the pair llama-3b, or of their names, as LM Studio keeps them; and another one."""
+    models = home / ".lmstudio/models"
+    tiny_folder(models / BIG, TINY | {"num_hidden_layers": 2}, seed=1)
+    tiny_folder(models / SMALL, TINY | {"num_hidden_layers": 1}, seed=1)
+    tiny_folder(models / "org/big-3B", TINY | {"num_hidden_layers": 1}, seed=1)
+    tiny_folder(models / "org" / SMALL.rpartition("/")[2], TINY | {"num_hidden_layers": 1}, seed=1)
+
+
+STATES = {
+    "a new home": new,
+    "files in the folder": files,
+    "the default pair is gone": default_that_is_gone,
+    "a pair of one's own": own_pair,
+    "the demo pair was chosen": chosen,
+    "a model of ollama's": ollama,
+    "models of LM Studio's": lm_studio,
+}
+
+
+@pytest.fixture(scope="module")
+def found():
+    """What was refused this time, written if that is to be recorded."""
+    said = dict[Row, list[str]]()
+    yield said
+    if RECORDING:
+        parts = []
+        for state in STATES:
+            rows = [(command, said.get((where, command), lines)) for (where, command), lines in ROWS.items()]
+            told = ["\n".join([command, *(f"  {line}" for line in lines)]) for command, lines in rows]
+            here = [text for text, (where, _) in zip(told, ROWS, strict=True) if where == state]
+            parts.append("\n".join([f"## {state}", "", *here, ""]))
+        FILE.write_text("\n".join(parts), "utf-8")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")
+def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_pair, monkeypatch, capsys):
+    """No weight is read for it, and what the person keeps stays as it was."""
+    state, line = row
+    STATES[state](tmp_path)
+    for folder in tiny_pair:
+        (tmp_path / folder.name).symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    command = Command(tmp_path, monkeypatch, capsys)
+    monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
+    kept = [path for path in (command.models, command.config) if path.exists()]
+    before = [path.read_bytes() for path in kept]
+    words = shlex.split(line.replace("HOME", str(tmp_path)))
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        monkeypatch.setenv(name, value)
+    code, message, hint = command.refused(*words[1:])
+    found[row] = [f"{code} {mask(message, tmp_path)}", mask(hint, tmp_path)]
+    assert RECORDING or found[row] == ROWS[row]
+    assert kept == [path for path in (command.models, command.config) if path.exists()]
+    assert before == [path.read_bytes() for path in kept]
