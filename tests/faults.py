@@ -435,11 +435,11 @@ FAULTS = (
         "unit/engine/cache/test_rows.py::test_full_caches_are_masked_where_only_the_layers_own_window_hides",
     ),
     Fault(
-        "prompts read beside others though a head needs states",
+        "prompts read with others though a head needs states",
         "engine/batch.py",
-        "alone = target.network.hidden.is_exposed or not target.trims",
-        "alone = not target.trims",
-        "laws/test_batch.py::test_a_prompt_is_never_awaited_beside_others_where_a_head_reads_its_states",
+        "alone = self.target.network.hidden.is_exposed or not self.target.trims",
+        "alone = not self.target.trims",
+        "laws/test_batch.py::test_a_prompt_is_never_read_with_others_where_a_head_reads_its_states",
     ),
     Fault(
         "rows may take twice the memory left",
@@ -479,7 +479,7 @@ FAULTS = (
     Fault(
         "room beside the running is not asked",
         "apps/serve/scheduler.py",
-        "fits = handle.job.pair == self._pair_name and room_beside([*jobs, handle.job], self._capacity) >= 0",
+        "fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._capacity) >= 0",
         "fits = handle.job.pair == self._pair_name",
         "unit/apps/serve/test_scheduler.py::test_two_that_fit_only_one_after_the_other_run_one_after_the_other",
     ),

@@ -6,7 +6,7 @@ import sys
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DEFAULT_RULE
@@ -131,6 +131,15 @@ class DisplayOptions(LookOptions):
     def notices(self) -> bool:
         """Whether stderr may hold more than errors."""
         return not (self.quiet or self.json)
+
+    @property
+    def editors_terminal(self) -> TextIO | None:
+        """Where a line editor is drawn; None where no person can use it."""
+        from specdec_cli.terminal.terminal import can_draw, is_terminal
+
+        out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
+        usable = is_terminal(sys.stdin) and not (self.json or self.plain) and can_draw(out)
+        return out if usable else None
 
     def no_echo(self) -> AbstractContextManager[None]:
         """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""

@@ -1,14 +1,18 @@
-"""One target pass for several conversations: a token of each and its draft behind it, from one reading of the weights.
+"""One target pass for several replies: a token of each and its draft behind it, from one reading of the weights.
 
 A pass is bound by memory traffic, so a few rows more cost little. Only the network runs on all rows at once: each
-keeps its rule, noise, constraint and penalties. Its logits are those that it would have alone, up to rounding: a
+reply keeps its rule, noise, constraint and penalties. Its logits are those that it would have alone, up to rounding: a
 device may sum in another order where a pass has more rows, so a near-tie can flip.
+
+A reply yields what it asks of whoever runs several: a `Prompt` to be read, or its `Part` of the next pass. `Batch.run`
+answers the parts. Letters: K drafted tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import mlx.core as mx
 
@@ -21,17 +25,15 @@ from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Plan, Worth
 
 # Tokens up to which a pass over a prompt is bound by reading the weights, so that a pass for several saves time.
-MOST_BESIDE = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Yielded twice a shared pass: until it is queued, then until every verdict is."""
+LONGEST_PROMPT = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What `target` is to read: all but the last token of `context`, of which it holds a part."""
+    """What `target` is to read: all but the last token of `context`, of which it holds a part.
+
+    Whoever runs the reply has it read together with others', or goes on: then the reply reads it itself.
+    """
 
     target: CachedModel
     context: Sequence[int]
@@ -41,164 +43,151 @@ class Prompt:
         """Tokens."""
         return len(self.context) - 1 - self.target.length
 
-
-class Seat:
-    """A reply's place in the passes that are shared.
-
-    Whoever runs the replies says whether it is `wanted`: from its next round on it is to share them, or no longer; and
-    whether it is `beside` others, so that prompts may be read in one pass. With a row, it feeds `tokens` [K + 1] next:
-    one that was decoded, and a draft of K behind it; or none, while it drafts. `sharers` replies shared
-    its last pass, after which the reply `ends` at the latest if that says so. Its next round `drafts`, or would if its
-    pass were not queued; `worth` tells the others what for. `history` tells what it costs alone.
-    """
-
-    def __init__(self, batch: Batch | None = None) -> None:
-        """`batch` None: it shares nothing."""
-        self.batch, self.wanted, self.beside = batch, False, False
-        self.prompt: Prompt | None = None
-        self.history: History | None = None
-        self.tokens, self.worth = NO_TOKENS, Worth()
-        self.sharers, self.ends, self.drafts = 0, False, False
-        self._output: Output | None = None
-
-    def awaits_reading(self, target: CachedModel, context: Sequence[int]) -> bool:
-        """Whether the reply waits until `target` has read all but the last token of `context` beside others: `prompt`.
+    @property
+    def is_shareable(self) -> bool:
+        """Whether it can be read together with others, and that saves time.
 
         Where a head reads its states, and where a rollback needs snapshots, a prompt is read alone.
         """
-        prompt = Prompt(target, context)
-        alone = target.network.hidden.is_exposed or not target.trims or len(context) > MOST_BESIDE
-        self.prompt = prompt if self.beside and prompt.unread > 0 and not alone else None
-        return self.prompt is not None
+        alone = self.target.network.hidden.is_exposed or not self.target.trims
+        return self.unread > 0 and len(self.context) <= LONGEST_PROMPT and not alone
 
-    def join(self, caches: Caches, token: int) -> None:
-        """Take a row behind what `caches` hold; `token` is fed first."""
-        assert self.batch is not None
-        self.batch.join(self, caches)
-        if not self.drafts:
-            self.tokens = mx.array([token], dtype=mx.int32)
 
-    @property
-    def queued(self) -> bool:
-        """Whether a pass was queued whose output is not taken yet."""
-        return self._output is not None
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """The part of `member` in the next pass: `tokens` [K + 1], of which the first was decoded. It waits until that ran.
 
-    @property
-    def may_draft(self) -> bool:
-        """Whether its part of a pass may hold a draft."""
-        return self.batch is not None and self.batch.takes_drafts
+    `judge` takes the logits behind them and how many replies share the pass, queues the verdict, and gives the token
+    after it [1], lazy. With the pass the reply `ends` at the latest, if that says so.
+    """
+
+    member: Member
+    tokens: mx.array
+    judge: Callable[[Output, int], mx.array]
+    ends: bool
+
+
+Ask = Prompt | Part
+"""What a reply yields where it asks for something of whoever runs it; it goes on once it is resumed."""
+
+
+class Member:
+    """A reply that may have a row in the passes of `batch`.
+
+    Whoever runs the replies says whether it `shares` passes from its next round on. Its next round `drafts`, or would
+    if its pass were not queued; `worth` tells the others what for. `history` tells what it costs alone.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, self.shares = batch, False
+        self.history: History | None = None
+        self.drafts, self.worth = False, Worth()
 
     @property
     def others(self) -> list[Worth]:
-        """What drafts are worth to those who have a row beside it."""
-        return [] if self.batch is None else self.batch.worths_beside(self)
+        """What drafts are worth to all others who have a row."""
+        return [other.worth for other in self.batch.members if other is not self]
 
     def follow(self, plan: Plan) -> Plan:
-        """What of `plan` its next round can do: a pass that was queued ahead has no draft.
-
-        Until its draft is made, passes of the others go on without it.
-        """
+        """What of `plan` its next round can do: a pass that was queued ahead has no draft."""
         self.drafts, self.worth = plan.k > 0, plan.worth
-        if self.drafts and self.queued:
-            return Plan(reason=plan.reason, shared=True)
-        self.tokens = NO_TOKENS if self.drafts else self.tokens
-        return plan
+        return Plan(reason=plan.reason, shared=True) if self in self.batch.queued else plan
 
-    def put(self, output: Output, sharers: int) -> None:
-        """Its row of a pass."""
-        self._output, self.sharers = output, sharers
-
-    def take(self) -> Output:
-        """Its row of the last pass, once."""
-        assert self._output is not None, "no pass was queued"
-        output, self._output = self._output, None
-        return output
+    def join(self, caches: Caches) -> None:
+        """Take a row behind what `caches` hold."""
+        self.batch.rows.join(caches.layers, caches.length)
+        self.batch.members.append(self)
 
     def take_back(self, count: int) -> None:
-        """The last `count` tokens of its part of the last pass are none any more."""
-        assert self.batch is not None
-        self.batch.take_back(self, count)
+        """The last `count` tokens of its part of the last pass were rejected."""
+        self.batch.rows.take_back(self.batch.members.index(self), count)
 
     def leave(self, caches: Caches, length: int) -> None:
-        """Give the row back; `caches` then hold its first `length` tokens: all but some of the last pass."""
-        assert self.batch is not None
-        self.batch.leave(self, caches, length)
-        self._output = None
+        """Give the row back, whose place the last one takes.
+
+        `caches` then hold its first `length` tokens: all but some of the last pass.
+        """
+        members = self.batch.members
+        row = members.index(self)
+        self.batch.queued.pop(self, None)
+        members[row] = members[-1]
+        members.pop()
+        self.batch.rows.leave(row, caches.layers, length)
+        caches.was_fed(length)
 
 
 class Batch:
-    """The rows of all seats that have one. Raises: Refused where a network's caches have no rows."""
+    """The passes that `members` share, and their `rows`. Raises: Refused where a network's caches have no rows.
+
+    `queued`: what its members have not judged yet of the last pass, which so many `sharers` share.
+    """
 
     def __init__(self, network: Network, takes_drafts: bool = False) -> None:
         """`takes_drafts`: passes may hold drafts."""
-        self._network, self._rows = network, Rows(Caches(network.module, network.kv).layers)
-        self._seats: list[Seat] = []
-        self.takes_drafts = takes_drafts
+        self._network, self.rows = network, Rows(Caches(network.module, network.kv).layers)
+        self.members: list[Member] = []
+        self.queued: dict[Member, Output] = {}
+        self.sharers, self.takes_drafts = 0, takes_drafts
 
-    def __len__(self) -> int:
-        return len(self._seats)
+    def run(self, parts: Sequence[Part]) -> dict[Part, Exception | None]:
+        """A pass over `parts`, queued with its verdicts, unless one is that was queued ahead. Where nobody drafts, the
+        next one is queued ahead, on the tokens that the verdicts chose.
 
-    @property
-    def takes_back(self) -> bool:
-        """Whether several tokens of a pass can be taken back."""
-        return self._rows.takes_back
+        Returns the parts that were in the pass, and what they failed by; those who came since are in the next one.
+        """
+        tokens = {part.member: part.tokens for part in parts}
+        if not self.queued and (error := failure(lambda: self.queue(tokens))):
+            return dict.fromkeys(parts, error)
 
-    def worths_beside(self, seat: Seat) -> list[Worth]:
-        """What drafts are worth to all other seats."""
-        return [other.worth for other in self._seats if other is not seat]
+        def judge(part: Part) -> None:
+            del tokens[part.member]
+            tokens[part.member] = part.judge(self.queued.pop(part.member), self.sharers)
 
-    def expect(self, count: int) -> None:
-        """So many seats are about to have a row."""
-        self._rows.expect(count)
+        errors = {part: failure(partial(judge, part)) for part in parts if part.member in self.queued}
+        going = [part for part, error in errors.items() if not error]
+        ahead = all(part.member.shares and not part.member.drafts for part in going)
+        if ahead and not self.queued and any(not part.ends for part in going):
+            errors |= dict.fromkeys(going, failure(lambda: self.queue(tokens)))
+        return errors
 
-    def run(self) -> None:
-        """Queue a pass over the tokens of all seats that have some, unless one is queued whose output was not taken."""
-        feeding = [(row, seat) for row, seat in enumerate(self._seats) if seat.tokens.size]
-        if any(seat.queued for seat in self._seats) or not feeding:
-            return
-        output = self._feed([seat.tokens for seat in self._seats])
-        for row, seat in feeding:
-            seat.put(output.of(row, seat.tokens.size), len(feeding))
+    def queue(self, tokens: Mapping[Member, mx.array]) -> None:
+        """A pass over some tokens [T] of each of these members."""
+        output = self._feed([tokens.get(member, NO_TOKENS) for member in self.members])
+        rows = {member: row for row, member in enumerate(self.members) if member in tokens}
+        self.queued = {member: output.of(row, tokens[member].size) for member, row in rows.items()}
+        self.sharers = len(tokens)
         device.queue(output.logits)
 
     def read(self, unread: Sequence[mx.array]) -> None:
-        """A pass over several tokens [T] of each seat, computed."""
+        """A pass over several tokens [T] of each member, computed."""
         self._feed(unread)
-        mx.eval([layer.state for layer in self._rows.layers])
+        mx.eval([layer.state for layer in self.rows.layers])
 
     def _feed(self, tokens: Sequence[mx.array]) -> Output:
         """So many tokens [T] to each row; those of shorter ones are none at their ends."""
         fed = [ids.size for ids in tokens]
-        with self._rows.feeding(fed):
+        with self.rows.feeding(fed):
             # A pad of nothing costs, too: 8 of them 5 % of a pass of 0.25 s.
             padded = (mx.pad(ids, (0, lacking)) if (lacking := max(fed) - ids.size) else ids for ids in tokens)
-            return self._network.forward_rows(mx.stack(list(padded)), self._rows.layers)
-
-    def take_back(self, seat: Seat, count: int) -> None:
-        """The last `count` tokens of the part that `seat` had of the last pass are none any more."""
-        self._rows.take_back(self._seats.index(seat), count)
-
-    def join(self, seat: Seat, caches: Caches) -> None:
-        """A row for `seat`."""
-        self._rows.join(caches.layers, caches.length)
-        self._seats.append(seat)
-
-    def leave(self, seat: Seat, caches: Caches, length: int) -> None:
-        """The row of `seat` goes, and the last one takes its place."""
-        row = self._seats.index(seat)
-        self._seats[row] = self._seats[-1]
-        self._seats.pop()
-        self._rows.leave(row, caches.layers, length)
-        caches.was_fed(length)
+            return self._network.forward_rows(mx.stack(list(padded)), self.rows.layers)
 
 
-def read_side_by_side(prompts: Sequence[Prompt]) -> None:
+def failure(act: Callable[[], None]) -> Exception | None:
+    """What `act` fails by: the replies that it is for hear of it, and the others go on."""
+    try:
+        act()
+    except Exception as error:  # noqa: BLE001 - networks are others' code: what they raise cannot be listed
+        return error
+    return None
+
+
+def read_prompts(prompts: Sequence[Prompt]) -> None:
     """Each is read, all in one pass: the weights are read once. All targets trim; shorter rows are padded behind."""
     batch = Batch(prompts[0].target.network)
-    batch.expect(len(prompts))
+    batch.rows.expect(len(prompts))
     unread = [prompt.target.ids(prompt.context[prompt.target.length : -1]) for prompt in prompts]
     for prompt in prompts:
-        prompt.target.join(Seat(batch), prompt.context)
+        prompt.target.join(Member(batch))
     batch.read(unread)
     for prompt in prompts:
         prompt.target.leave(prompt.context, len(prompt.context) - 1)

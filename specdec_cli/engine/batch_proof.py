@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import mlx.core as mx
 
 from specdec_cli.core.errors import Refused, reason
-from specdec_cli.engine.batch import Batch, Seat
+from specdec_cli.engine.batch import Batch, Member
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.device import clear_cache
@@ -44,7 +44,7 @@ def prove(network: Network) -> Batch:
         tried = [min(length, most) for length in TRIED_LENGTHS]
         # Shorter rows are padded, past the last position that was learned, where a row is nearly as long.
         bounded = network.positions is not None
-        batch.takes_drafts = batch.takes_back and not bounded and _scores_alike(network, batch, tried, DRAFTED)
+        batch.takes_drafts = batch.rows.takes_back and not bounded and _scores_alike(network, batch, tried, DRAFTED)
         if not (batch.takes_drafts or _scores_alike(network, batch, tried)):
             raise ValueError("requests in one pass do not score as each alone")
         for length in _changes(network, most):
@@ -72,19 +72,20 @@ def _scores_alike(
     for model, context, length in zip(models, contexts, lengths, strict=True):
         model.catch_up(context[: min(length, READ) + 1])
         model.invent(context, length)
-    shared, seats = [model.copy(model.length) for model in models], [Seat(batch) for _ in models]
-    for model, seat, context, length in zip(shared, seats, contexts, lengths, strict=True):
-        model.join(seat, context[: length + 1])
-    found: list[list[mx.array]] = [[] for _ in seats]
+    shared, members = [model.copy(model.length) for model in models], [Member(batch) for _ in models]
+    for model, member in zip(shared, members, strict=True):
+        model.join(member)
+    found: list[list[mx.array]] = [[] for _ in members]
     held = list(lengths)
     for parts in passes:
-        for row, (seat, context, (kept, rejected)) in enumerate(zip(seats, contexts, parts, strict=False)):
-            fed = context[held[row] : held[row] + kept] + context[:rejected]
-            seat.tokens = mx.array(fed, dtype=mx.int32)
-        batch.run()
-        for row, (seat, (kept, rejected)) in enumerate(zip(seats, parts, strict=False)):
-            found[row].append(seat.take().logits[:kept])
-            seat.take_back(rejected)
+        fed = [
+            context[at : at + kept] + context[:rejected]
+            for context, at, (kept, rejected) in zip(contexts, held, parts, strict=False)
+        ]
+        batch.queue({member: mx.array(ids, dtype=mx.int32) for member, ids in zip(members, fed, strict=True)})
+        for row, (member, (kept, rejected)) in enumerate(zip(members, parts, strict=False)):
+            found[row].append(batch.queued.pop(member).logits[:kept])
+            member.take_back(rejected)
             held[row] += kept
     mx.eval(found)
     for model, context, length in zip(shared, contexts, held, strict=True):

@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator
 
 from specdec_cli.core.events import Reading, Round
-from specdec_cli.engine.batch import Seat, Waiting
+from specdec_cli.engine.batch import Member, Part
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
-from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
-def rounds_of(steps: Iterable[Round | Reading | Waiting]) -> Iterator[Round]:
+def rounds_of(steps: Iterable[Round | Reading | Part]) -> Iterator[Round]:
     """The rounds alone, for a caller that has nothing else to do while a context is read."""
     return (step for step in steps if isinstance(step, Round))
 
@@ -35,12 +34,12 @@ def decode(
     clock: Clock,
     cancelled: Callable[[], bool] = lambda: False,
     logprobs: int | None = None,
-    seat: Seat | None = None,
-) -> Generator[Round | Reading | Waiting]:
+    member: Member | None = None,
+) -> Generator[Round | Reading | Part]:
     """Rounds until a stop token, `max_tokens` or `cancelled()`; `context` grows in place by what each round emitted.
 
-    Where the draft has a long context to read, a Reading comes between two chunks of it. Where a `seat` is wanted, the
-    next pass is shared, and a Waiting comes twice: before it was queued, and before it is read.
+    Where the draft has a long context to read, a Reading comes between two chunks of it. Where the `member` of a batch
+    shares the next pass, its Part of that comes, and is judged before the next step is asked for.
 
     `logprobs`: emitted tokens come with their log-probability and that many of the best ones; None: without.
 
@@ -48,45 +47,27 @@ def decode(
     the last round. Whenever the iterator is closed or exhausted, the target's memo holds `context` less its last token.
     """
     index, left = 0, max_tokens
-
-    if seat is not None:
-        seat.history = drafters.history
-
-    def shares() -> bool:
-        # Before anything is read, a recurrent state is not there, which is no zero to every layer: it comes alone.
-        return seat is not None and seat.wanted and len(context) > 1
-
-    def decide(first: bool = False) -> Plan:
-        if seat is None or not shares():
-            return drafters.decide(left, first)
-        drafts = seat.may_draft and drafters.is_ready(context)
-        return drafters.follow(seat.follow(drafters.decide(left if drafts else 1, first, seat.others)))
-
-    with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs, seat) as device:
+    with Pipeline(target, drafters, rule, context, clock, cancelled, logprobs, member) as device:
         if left:
-            device.propose(decide(first=True))
+            device.propose(left, first=True)
         while left:
-            if shares() and device.may_change:
-                device.propose(decide())
+            device.reconsider(left)
             yield from device.read_ahead()  # the draft reads what it has not
-            if shared := device.shared:
-                device.offer()
-                yield Waiting()
-            if not device.launch():  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
+            if cancelled():
                 break
-            if shared and seat is not None:
-                seat.ends = left == 1
-                yield Waiting()
-            plain = device.plain and left > 1 and not (shared or shares())
-            followed = plain and not (ahead := drafters.look_ahead(left)).k
-            if followed:
-                device.launch_plain(drafters.follow(ahead))
+            if device.shared:  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
+                yield device.ask(ends=left == 1)
+            else:
+                device.launch()
+            if not device.in_flight:  # it was resumed before the pass: nobody waits for it any more
+                break
+            followed = device.look_ahead(left)
             round, queued = device.read(index, stop_tokens)  # 4 the round's one read-back
             device.commit(round)
             drafters.observe(round, queued, followed)
             left = 0 if round.emitted[-1] in stop_tokens else left - len(round.emitted)
             if left and not followed:
-                device.propose(decide())
+                device.propose(left)
                 device.start()
             device.roll_back()  # 5 the target forgets what was rejected
             yield round

@@ -1,10 +1,10 @@
 """The ranks of one run: several processes, each with a share of the target, which compute every pass together.
 
-Law: rank 0 decides for all. What a clock or a person decides comes in one message a round. What is chosen by a
-network's values, draft tokens and verdicts, stays on the device, as a sum to which the other ranks add zeros: unlike
-chips round unlike, so that each would choose for itself. Every message, and the last one of a reply, proves that the
-contexts are equal still. All messages of a reply have one shape: a rank that ends alone meets the next one at once, and
-waits for nobody. Letters: N ranks.
+Law: rank 0 decides for all. What a clock or a person decides comes in a message: one a round, and one more where a
+plain step may be measured. What is chosen by a network's values, draft tokens and verdicts, stays on the device, as a
+sum to which the other ranks add zeros: unlike chips round unlike, so that each would choose for itself. Every message,
+and the last one of a reply, proves that the contexts are equal still. All messages of a reply have one shape: a rank
+that ends alone meets the next one at once, and waits for nobody. Letters: N ranks.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -24,8 +25,9 @@ import mlx.core as mx
 import mlx.nn as nn
 
 from specdec_cli.core.errors import Refused, SpecdecError, reason, untrusted
+from specdec_cli.core.kinds import DRAFTERS, FORCED, PREDICTED
 from specdec_cli.engine import device
-from specdec_cli.engine.planning.policy import Plan
+from specdec_cli.engine.planning.policy import Plan, Situation, plan
 from specdec_cli.system.link import TOLD_SECONDS, Link, link
 from specdec_cli.version import __version__
 
@@ -193,10 +195,16 @@ class Group:
             self._leads = False
             self.rest()
 
-    def along(self, job: Any, steps: Iterator[T]) -> Iterator[T]:
-        """`steps` to their end, as a job."""
+    def along(self, job: Any, steps: Iterator[T], leave: Callable[[], None] = lambda: None) -> Iterator[T]:
+        """`steps` as a job. They go on to their end where they are closed before, and `leave` has them end soon."""
         with self.doing(job):
-            yield from steps
+            try:
+                for step in steps:  # noqa: UP028  # `yield from` would close them
+                    yield step
+            except GeneratorExit:  # the other ranks go on until they are told
+                leave()
+                deque(steps, maxlen=0)
+                raise
 
     def seconds(self, numbers: int, times: int = 20) -> list[float]:
         """Of each of `times` all-reduces of so many float32 numbers, less the first, which connects."""
@@ -235,95 +243,63 @@ def joined() -> Group | None:
     return group
 
 
-class Decisions:
-    """What a clock or a person decides in a reply: in one process as it is asked, in a group (below) as rank 0 says."""
+class Ranks:
+    """What a clock or a person decides in a reply: as rank 0 does, on every rank.
 
-    def __init__(self, cancelled: Callable[[], bool] = lambda: False) -> None:
-        self.asked = cancelled
-
-    def cancelled(self) -> bool:
-        """Whether the reply is to end."""
-        return self.asked()
-
-    def cancelled_now(self) -> bool:
-        """The same outside of rounds."""
-        return self.asked()
-
-    def measures(self, due: Callable[[], bool]) -> bool:
-        """Whether a plain step is to be measured, where that is `due` by this process's clock."""
-        return due()
-
-    def decide(self, plan: Plan, drafters: Sequence[str]) -> Plan:
-        """The plan of the next round, one of `drafters` being its drafter, where `plan` is this process's own."""
-        return plan
-
-    def look_ahead(self, plan: Plan, drafters: Sequence[str], fixed: bool) -> Plan:
-        """The same while a pass is in flight. `fixed`: no clock has a part in it."""
-        return plan
-
-    def flag(self, value: bool) -> bool:
-        """A single decision, and the last one of a reply."""
-        return value
-
-    def agreed(self, tokens: mx.array) -> mx.array:
-        """Draft tokens [K] that every rank knows."""
-        return tokens
-
-
-class SharedDecisions(Decisions):
-    """Rank 0's, on every rank, and with each of them whether all have the same `context`, which grows in place."""
+    With each message goes whether all have the same `context`, which grows in place.
+    """
 
     def __init__(self, group: Group, context: Sequence[int], cancelled: Callable[[], bool]) -> None:
-        super().__init__(cancelled)
-        self._group, self._context = group, context
-        self._stops = self._measures = False
-        self._due: Callable[[], bool] = lambda: False
-        self._sent: list[tuple[mx.array, Plan]] = []
+        """`cancelled` is what a person asked for on this rank."""
+        self._group, self._context, self._cancelled = group, context, cancelled
+        self._left = False
+        self._stops: bool | None = None
+        self._before: tuple[mx.array, Plan] | None = None
         self._compared = self._digest = 0
 
+    def leave(self) -> None:
+        """Nobody hears the reply any more."""
+        self._left = True
+
     def cancelled(self) -> bool:
-        """As of the last message."""
-        return self._stops
+        """Whether the reply is to end, as of the last plan; before the first one, as this rank was asked."""
+        return self._asked() if self._stops is None else self._stops
 
-    def cancelled_now(self) -> bool:
-        """In a message of its own."""
-        self._stops = self.flag(self.asked())
-        return self._stops
+    def _asked(self) -> bool:
+        return self._left or self._cancelled()
 
-    def measures(self, due: Callable[[], bool]) -> bool:
-        """As of the last message; `due` is asked for the next ones."""
-        self._due = due
-        return self._measures
+    def agrees(self, value: bool) -> bool:
+        """Rank 0's `value`, in a message of its own; the last message of a reply is one."""
+        return bool(self._agree(self._message([value, 0, 0, 0]))[0])
 
-    def flag(self, value: bool) -> bool:
-        return bool(self._agree(self._message([value, 0, 0, 0, 0]))[0])
+    def plan(self, situation: Situation) -> Plan:
+        """The plan of the next round.
 
-    def agreed(self, tokens: mx.array) -> mx.array:
-        return self._group.agreed(tokens)
+        While a pass is in flight it lags one round, except after a break: the sum of this one waits for that pass. With
+        a fixed K no clock has a part in it.
+        """
+        own = plan(situation)
+        sent = self._send(own), own
+        if not situation.in_flight:
+            self._before = None
+            return self._read(*sent)
+        before, self._before = self._before, sent
+        if situation.k is None:
+            return self._read(*(before or sent))
+        if before:
+            self._read(*before)
+        return own
 
-    def decide(self, plan: Plan, drafters: Sequence[str]) -> Plan:
-        self._sent.clear()
-        return self._read(*self._send(plan, drafters), drafters)
+    def _send(self, plan: Plan) -> mx.array:
+        return self._message([self._asked(), names().index(plan.drafter), plan.k, plan.release], plans=True)
 
-    def look_ahead(self, plan: Plan, drafters: Sequence[str], fixed: bool) -> Plan:
-        """The plan lags one round, except after a break: the sum of this one waits for the pass in flight."""
-        self._sent.append(self._send(plan, drafters))
-        if fixed and len(self._sent) == 1:
-            return plan
-        agreed = self._read(*(self._sent.pop(0) if len(self._sent) > 1 else self._sent[0]), drafters)
-        return plan if fixed else agreed
-
-    def _send(self, plan: Plan, drafters: Sequence[str]) -> tuple[mx.array, Plan]:
-        values = [self.asked(), self._due(), drafters.index(plan.drafter), plan.k, plan.release]
-        return self._message(values, plans=True), plan
-
-    def _read(self, message: mx.array, own: Plan, drafters: Sequence[str]) -> Plan:
-        stops, measures, drafter, k, release = self._agree(message)
-        self._stops, self._measures = bool(stops), bool(measures)
-        return own if self._group.rank == 0 else Plan(drafters[drafter], k, release=bool(release))
+    def _read(self, message: mx.array, own: Plan) -> Plan:
+        stops, drafter, k, release = self._agree(message)
+        self._stops = bool(stops)
+        return own if self._group.rank == 0 else Plan(names()[drafter], k, release=bool(release))
 
     def _message(self, values: Sequence[int], plans: bool = False) -> mx.array:
-        """`values` [5] of rank 0, and a digest of all tokens so far and of whether it `plans` a round; queued."""
+        """`values` [4] of rank 0, and a digest of all tokens so far and of whether it `plans` a round; queued."""
         new, self._compared = self._context[self._compared :], len(self._context)
         self._digest = crc32(array("q", new).tobytes(), self._digest)
         digest = (self._digest + plans) % DIGESTS
@@ -337,3 +313,8 @@ class SharedDecisions(Decisions):
             after = f"after {len(self._context)} tokens of prompt and answer"
             raise SpecdecError(f"the {self._group.size} machines wrote different tokens {after}", "run it again")
         return values
+
+
+def names() -> list[str]:
+    """All drafters that a plan may name, in an order that is every rank's."""
+    return [*DRAFTERS, FORCED.name, PREDICTED.name]

@@ -81,13 +81,10 @@ class SharedRow(Protocol):
     """A conversation's row in passes that it shares with others."""
 
     def take_back(self, count: int) -> None:
-        """The last `count` tokens of its part of the last pass are none any more."""
+        """The last `count` tokens of its part of the last pass were rejected."""
 
-    def take(self) -> Output:
-        """Its row of the last pass, once."""
-
-    def join(self, caches: Caches, token: int) -> None:
-        """Take a row behind what `caches` hold; `token` is fed first."""
+    def join(self, caches: Caches) -> None:
+        """Take a row behind what `caches` hold."""
 
     def leave(self, caches: Caches, length: int) -> None:
         """Give it back; `caches` then hold its first `length` tokens."""
@@ -272,6 +269,10 @@ class CachedModel:
         """Lengths that can be returned to in `contents`; None: all of them."""
         return self._caches.ends
 
+    def own_ends(self, context: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
+        """Where the first `ends` tokens of the target's `context` end in ids of its own."""
+        return ends
+
     def mark(self, ends: Sequence[int], kept: int) -> None:
         """From now on prompts are read such that a rollback can come back to any length in `ends`.
 
@@ -399,8 +400,6 @@ class CachedModel:
         Feeds the part of `context` that is not yet in the caches (at least its last token), so the cost on the host
         does not grow with the context. The caller commits what became true.
         """
-        if self._row is not None:
-            return self._row.take()
         self.commit(context, min(self.length, len(context) - 1))
         if len(context) - self.length > MAX_UNREAD or not self.has_room(context):
             # A rollback went far back: a pass of its own is a place that later rollbacks can return to.
@@ -456,9 +455,9 @@ class CachedModel:
         self._caches.invent(length - self.length)
         self.commit(context, length)
 
-    def join(self, row: SharedRow, context: Sequence[int]) -> None:
-        """From now on `context`, of which the last token is fed next, is read in passes of others, until `leave`."""
-        row.join(self._caches, min(context[-1], self.vocab_size - 1))
+    def join(self, row: SharedRow) -> None:
+        """From now on what comes next is read in passes that others share, until `leave`."""
+        row.join(self._caches)
         self._row = row
 
     def take_back(self, count: int) -> None:

@@ -17,13 +17,13 @@ import mlx.core as mx
 
 from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine import device
-from specdec_cli.engine.batch import Seat
+from specdec_cli.engine.batch import Member, Part
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
-from specdec_cli.engine.draft import NO_TOKENS, NOTHING, Draft
+from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.drafters.base import Proposal
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import is_finite, not_finite, witness
-from specdec_cli.engine.model import Agreed, CachedModel, Output
+from specdec_cli.engine.model import CachedModel, Network, Output
 from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, Logprobs, Verdict, logprobs
 
@@ -111,15 +111,17 @@ class Pipeline:
         clock: Clock,
         cancelled: Callable[[], bool],
         logprobs: int | None = None,
-        seat: Seat | None = None,
+        member: Member | None = None,
     ) -> None:
         """`logprobs`: how many of the best tokens each emitted token's log-probability comes with; None: neither.
 
-        `seat`: where a plan says so, passes are shared with other replies.
+        `member`: where a plan says so, passes are shared with other replies.
         """
         self._target, self._drafters, self._rule, self._context = target, drafters, rule, context
         self._clock, self._cancelled, self._logprobs = clock, cancelled, logprobs
-        self._seat, self.shared = seat, False
+        self._member, self.shared = member, False
+        if member is not None:
+            member.history = drafters.history
         self._since = clock()
         self._next: Proposed | None = None
         self._pass: Pass | None = None
@@ -141,20 +143,35 @@ class Pipeline:
             self._target.leave(self._context, len(self._context) - 1)
         self._target.commit(self._context, len(self._context) - 1)
 
-    def propose(self, plan: Plan) -> None:
-        """The next round goes as planned; nothing of it is queued yet."""
-        if plan.shared and not self.shared and self._seat is not None:
+    def propose(self, left: int, first: bool = False) -> None:
+        """Plan the next round of a reply that may emit `left` tokens; nothing of it is queued yet."""
+        plan = self._drafters.follow(self._planned(left, first))
+        if plan.shared and not self.shared and self._member is not None:
             self._target.catch_up(self._context)
-            self._target.join(self._seat, self._context)
+            self._target.join(self._member)
         elif self.shared and not plan.shared:
             self._target.leave(self._context, len(self._context) - 1)
         self.shared = plan.shared
         self._next = Proposed(plan, self._drafters.propose(self._context))
 
+    def reconsider(self, left: int) -> None:
+        """Plan the next round anew, if it is to be shared now, was not, and nothing of it has begun."""
+        if self._sharing and self._next is not None and not (self.shared or self._next.begun):
+            self.propose(left)
+
     @property
-    def may_change(self) -> bool:
-        """Whether the next round is planned alone, and nothing of it has begun."""
-        return self._next is not None and not (self.shared or self._next.begun)
+    def _sharing(self) -> Member | None:
+        """The member of a batch that is to share the next pass, None where the reply has it to itself.
+
+        That it has where nothing was read: a recurrent state is not there yet, which is no zero to every layer.
+        """
+        return self._member if self._member and self._member.shares and len(self._context) > 1 else None
+
+    def _planned(self, left: int, first: bool) -> Plan:
+        if (member := self._sharing) is None:
+            return self._drafters.decide(left, first)
+        drafts = member.batch.takes_drafts and self._drafters.is_ready(self._context)
+        return member.follow(self._drafters.decide(left if drafts else 1, first, others=member.others))
 
     def start(self) -> None:
         """Start the next draft while the caller prints, on devices that run ahead of the host."""
@@ -186,52 +203,69 @@ class Pipeline:
             proposed.prefill_seconds = 0.0 if self._prefilled else ended - began
             self._prefilled = True
 
-    def offer(self) -> None:
-        """Its part of the next pass that is shared: what is drafted, behind the last token."""
-        if self._next is not None and self._next.plan.k and self._seat is not None:
-            drafted = NO_TOKENS if self._cancelled() else self._next.finish().tokens
-            self._seat.tokens = mx.concatenate([self._target.ids(self._context[-1:]), drafted])
+    def ask(self, ends: bool) -> Part:
+        """Its part of the next shared pass: what is proposed, behind the last token. `ends`: see `Part`."""
+        assert self._member is not None
+        proposed, draft = self._drafted()
 
-    def launch(self) -> bool:
-        """Draft, verify and judge what is proposed; nothing is read back. A pass in flight already is kept.
+        def judge(output: Output, sharers: int) -> mx.array:
+            done = self._judge(proposed, draft, output, None)
+            # Its time is no plain step's, as little as that of a pass that was queued ahead.
+            self._pass = replace(done, queued=True, batch_size=sharers)
+            return done.next[None]
 
-        False if the reply was cancelled.
-        """
-        if self._cancelled():
-            return False
-        if self._pass is not None:
-            return True
+        last = self._target.ids(self._context[-1:])
+        tokens = mx.concatenate([last, draft.tokens]) if len(draft) else last
+        return Part(self._member, tokens, judge, ends)
+
+    def launch(self) -> None:
+        """Draft, verify and judge what is proposed; nothing is read back. A pass in flight already is kept."""
+        if self._pass is None:
+            proposed, draft = self._drafted()
+            output = self._target.outputs(self._context, draft.tokens)
+            # Before the verdict: where masks are computed, it queues the pass.
+            self._pass = self._judge(proposed, draft, output, self._wait_for(draft, proposed))
+
+    def _drafted(self) -> tuple[Proposed, Draft]:
+        """What is proposed, and its draft, queued."""
         assert self._next is not None
         proposed, self._next = self._next, None
         draft = proposed.finish()
         if len(draft):
-            draft = replace(draft, tokens=self._drafters.agreed(draft.tokens))
-        output = self._target.outputs(self._context, draft.tokens)
-        drafted_at = self._wait_for(draft, proposed)  # before the verdict: where masks are computed, it queues the pass
+            draft = self._drafters.legal(replace(draft, tokens=self._target.network.agreed(draft.tokens)))
+        return proposed, draft
+
+    def _judge(self, proposed: Proposed, draft: Draft, output: Output, drafted_at: float | None) -> Pass:
         verdict = self._rule.judge(draft, output.logits, len(self._context))
-        self._pass = replace(
+        return replace(
             self._queue(draft, output, verdict, proposed.plan.reason),
             prefill_seconds=proposed.prefill_seconds,
             read_tokens=proposed.read_tokens,
             drafted_at=drafted_at,
         )
-        if self.shared and self._seat is not None:  # its time is no plain step's, as little as that of a queued pass
-            self._seat.tokens = self._pass.next[None]
-            self._pass = replace(self._pass, queued=True, batch_size=self._seat.sharers)
-        return True
 
     @property
-    def plain(self) -> bool:
-        """Whether the pass in flight drafts nothing."""
-        return self._pass is not None and not len(self._pass.draft)
+    def in_flight(self) -> bool:
+        """Whether a pass is to be read."""
+        return self._pass is not None
 
-    def launch_plain(self, plan: Plan) -> None:
-        """Queue the next plain pass on the token of the plain pass in flight, which is not read yet."""
+    def look_ahead(self, left: int) -> bool:
+        """Queue the next pass on the token of the one in flight, which is not read yet, if both are plain.
+
+        Returns whether that was so.
+        """
         assert self._pass is not None
+        if len(self._pass.draft) or left == 1 or self.shared or self._sharing:
+            return False
+        plan = self._drafters.decide(left, in_flight=1)
+        if plan.k:
+            return False
+        self._drafters.follow(plan)
         token = self._pass.next[None]
         output = self._target.forward(token)
         verdict = self._rule.judge(NOTHING, output.logits, len(self._context) + 1, token)
         self._successor = replace(self._queue(NOTHING, output, verdict, plan.reason), queued=True)
+        return True
 
     def read(self, index: int, stop_tokens: frozenset[int]) -> tuple[Round, bool]:
         """(the round in flight, whether it was queued ahead): its one read-back.
@@ -281,7 +315,7 @@ class Pipeline:
 
     def _wait_for(self, draft: Draft, proposed: Proposed) -> float | None:
         """The clock when `draft` is done; None in rounds that are not timed apart."""
-        if not len(draft) or self.shared:
+        if not len(draft):
             return None
         kind = len(draft), self._before.full
         self._rounds_of[kind] = self._rounds_of.get(kind, 0) + 1
@@ -305,16 +339,16 @@ class Pipeline:
         return done.drafted_at - since
 
     def _queue(self, draft: Draft, output: Output, verdict: Verdict, reason: str) -> Pass:
-        packed, token = settle(self._drafters.agreed, draft, output.logits, verdict)
+        packed, token = queue_verdict(self._target.network, draft, output.logits, verdict)
         top = self._logprobs
         found = None if top is None else logprobs(output.logits, draft.tokens, verdict, top)
         return Pass(draft, packed, token, output.hidden, reason, found)
 
 
-def settle(agreed: Agreed, draft: Draft, logits: mx.array, verdict: Verdict) -> tuple[mx.array, mx.array]:
-    """(what the host reads of a round, the target's token after it), as all ranks `agreed`; queued."""
+def queue_verdict(network: Network, draft: Draft, logits: mx.array, verdict: Verdict) -> tuple[mx.array, mx.array]:
+    """(what the host reads of a round, the target's token after it), as all ranks of `network` agreed."""
     own = read_back(draft, logits, verdict)
-    packed = agreed(own)
+    packed = network.agreed(own)
     device.queue(packed)
     return packed, verdict.next if packed is own else packed[-1]
 

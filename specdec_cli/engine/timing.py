@@ -9,7 +9,7 @@ import mlx.core as mx
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import NO_TOKENS, NOTHING
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.pipeline import Clock, settle
+from specdec_cli.engine.pipeline import Clock, queue_verdict
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
@@ -26,7 +26,7 @@ def plain_step_seconds(
 
     def enqueue(logits: mx.array, position: int, before: mx.array) -> tuple[mx.array, mx.array]:
         verdict = rule.judge(NOTHING, logits[-1:], position, before)
-        packed, following = settle(target.network.agreed, NOTHING, logits[-1:], verdict)
+        packed, following = queue_verdict(target.network, NOTHING, logits[-1:], verdict)
         return following[None], packed
 
     token, packed = enqueue(target.logits(context, NO_TOKENS), len(context), NO_TOKENS)

@@ -57,7 +57,6 @@ class TranslatedModel(CachedModel):
         text = TranslatedText(self.translation, context)
         return len(context) - text.tokens_at(self.reach(text.ids))
 
-    def own_ends(self, context: Sequence[int], ends: Sequence[int]) -> list[int]:
-        """Where the first `ends` tokens of the target's `context` end in ids of its own."""
+    def own_ends(self, context: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
         text = TranslatedText(self.translation, context)
         return [text.ends[min(end, len(context))] for end in ends]

@@ -20,12 +20,12 @@ from specdec_cli.engine.drafters.base import Drafter, Parts
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
-from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.heads.cached_head import MOST_WAITING, CachedHead
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning import chips
 from specdec_cli.engine.planning.costs import PREFILL_TOKENS, Costs
 from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.policy import Planner, plan
 from specdec_cli.engine.planning.rates import LookupAcceptance
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import TokenMask
@@ -67,7 +67,7 @@ class DraftController:
         max_tokens: int,
         predicted: Sequence[int] = (),
         constraint: TokenMask | None = None,
-        decisions: Decisions | None = None,
+        planner: Planner = plan,
     ) -> Drafters:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self.draft if kind.by_network else None
@@ -76,7 +76,7 @@ class DraftController:
         text = SuffixAutomaton(prompt, predicted) if kind.looks_up else None
         lookup = LookupDrafter(text, self._lookups) if text is not None else None
         history = self._history(kind, draft, prompt, max_tokens, k == "auto") if k == "auto" or draft else None
-        return Drafters(drafter, k, lookup, constraint, history, decisions)
+        return Drafters(drafter, k, lookup, constraint, history, planner)
 
     def prompt_was_read(self, tokens: int, seconds: float) -> None:
         """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured.

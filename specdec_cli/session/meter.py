@@ -6,13 +6,12 @@ Why extra steps, rolled back, and no plain rounds: under a fixed K every round d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.speedup import CostMemo, Meter
-from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.planning.policy import coming_tokens
@@ -36,7 +35,7 @@ REFRESHED = 1 / 8
 class GainMeter:
     """Of one reply. `clock` is `outer_clock`, the session's, less what measuring took: that is in no round's seconds.
 
-    `context` grows with the reply; `left` tokens may come yet.
+    `context` grows with the reply; `left` tokens may come yet. Whoever else is to measure with this `agrees` on when.
     """
 
     target: CachedModel
@@ -45,6 +44,7 @@ class GainMeter:
     meter: Meter
     outer_clock: Clock
     left: int
+    agrees: Callable[[bool], bool] = bool
     seconds: float = 0.0
     gain: Gain | None = None
     _next_at: float = 0.0
@@ -63,29 +63,30 @@ class GainMeter:
             self._refresh()
         return self.gain
 
-    def measure(self, decisions: Decisions) -> None:
+    def measure(self) -> None:
         """A plain step after a drafted round, if it is time for one and it is within the budget."""
-        if decisions.measures(self._due) and self._measurable:
+        if self._due() and self.agrees(self._within_budget()):
             began = self.outer_clock()
             self._measure(STEPS)
             self.seconds += self.outer_clock() - began
 
-    @property
-    def _measurable(self) -> bool:
-        return self._drafted and self.left > STEPS + 1
-
     def _due(self) -> bool:
-        rounds, tokens = self.meter.rounds, self.meter.tokens
-        if not self._measurable or not self.meter.comparable or rounds < self._next_at:
+        """Whether one is thought of, by the number of rounds."""
+        rounds, measurable = self.meter.rounds, self._drafted and self.left > STEPS + 1
+        if not measurable or not self.meter.comparable or rounds < self._next_at:
             return False
         self._next_at = rounds + max(APART_ROUNDS, rounds * REFRESHED)
+        return True
+
+    def _within_budget(self) -> bool:
+        tokens = self.meter.tokens
         likely = tokens + coming_tokens(self.left, tokens)
         budget_seconds = MEASURED_SHARE * likely * self.meter.seconds / tokens
         return self.seconds + (WAKING_STEPS + STEPS) * self.meter.step_seconds <= budget_seconds
 
-    def finish(self, complete: bool, decisions: Decisions) -> Gain | None:
+    def finish(self, complete: bool) -> Gain | None:
         """What drafting gained in all; `complete`: nobody interrupted or waits: there is time to measure again."""
-        if decisions.flag(complete and self.meter.shows):
+        if self.agrees(complete and self.meter.shows):
             self._measure(LAST_STEPS)
         self._refresh()
         return self.gain

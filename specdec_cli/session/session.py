@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from specdec_cli.core.errors import DoesNotFit, UsageError
@@ -22,16 +22,17 @@ from specdec_cli.core.stats import Stats
 from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import PlainStep, plain_steps, target_scores
-from specdec_cli.engine.batch import Seat, Waiting
+from specdec_cli.engine.batch import Ask, Member, Prompt
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.drafters.base import read_together
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import recovering
-from specdec_cli.engine.group import Decisions, Group, SharedDecisions
+from specdec_cli.engine.group import Group, Ranks
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
+from specdec_cli.engine.planning.policy import Planner, plan
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
@@ -60,12 +61,13 @@ def read_prompt(
     context: Sequence[int],
     clock: Clock,
     cancelled: Cancelled,
-    seat: Seat | None = None,
+    member: Member | None = None,
     from_disk: tuple[int, float] = (0, 0.0),
-) -> Generator[Reading | Prefill | Waiting, None, tuple[bool, int, float]]:
-    """`target` reads all but the last token of `context`, a chunk a step; a short one beside others, from a `seat`.
+) -> Generator[Reading | Prefill | Prompt, None, tuple[bool, int, float]]:
+    """`target` reads all but the last token of `context`, a chunk a step.
 
-    `from_disk`: tokens that came from there, and their seconds.
+    Of a `member` of a batch a short one may be read together with others' before. `from_disk`: tokens that came from
+    there, and their seconds.
     Returns (whether cancelled, tokens read alone, their seconds).
     """
     began = clock()
@@ -73,9 +75,10 @@ def read_prompt(
     # A head that lacks states which the target would not compute again lets it read more.
     target.commit(context, min(target.length, drafters.keeps(context)))
     cached, halted = target.length, False
-    if seat is not None and seat.awaits_reading(target, context):
-        yield Waiting()
-    beside = target.length
+    prompt = Prompt(target, context)
+    if member is not None and prompt.is_shareable:
+        yield prompt
+    together = target.length
     for _ in read_together(target, drafters.drafter, context):
         if target.length < len(context) - 1:
             yield Reading("target", target.length, len(context))
@@ -83,7 +86,7 @@ def read_prompt(
             break
     seconds = clock() - began
     yield Prefill(len(context), cached, seconds + from_disk[1], min(from_disk[0], cached))
-    return halted, target.length - beside, seconds
+    return halted, target.length - together, seconds
 
 
 # Logits are float32: a bias below this is minus infinity.
@@ -223,14 +226,32 @@ class Session:
             prompt = self.pair.text_tokens(prompt) if raw else self.pair.chat_tokens(prompt)
         else:
             prompt = token_ids("prompt", prompt)
-        reply = self._events(prompt, request, cancelled, raw, None, measures_last=True)
-        return cast(Iterator[Event], reply)  # without a seat nothing waits
+        reply = self.steps(prompt, request, cancelled, raw, measures_last=True)
+        return cast(Iterator[Event], reply)  # who is no member of a batch asks for nothing
 
     def steps(
-        self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool, seat: Seat | None = None
-    ) -> Generator[Event | Waiting]:
-        """The same for ids and a valid request, where others wait for the end; from a `seat`, passes may be shared."""
-        return self._events(prompt, request, cancelled, raw, seat, measures_last=False)
+        self,
+        prompt: Sequence[int],
+        request: Request,
+        cancelled: Cancelled,
+        raw: bool,
+        member: Member | None = None,
+        measures_last: bool = False,
+    ) -> Generator[Event | Ask]:
+        """The same for ids and a valid request; a `member` of a batch may share passes.
+
+        `measures_last`: once the answer is out nobody waits, and there is time for a measurement.
+        """
+        with recovering(self.slot.target, self.slot.draft):
+            reply = Reply(self.pair, self.slot, prompt, request, raw)
+            reply.restore = self._restore
+            events = partial(reply.events, self._controller, self.clock, measures_last=measures_last)
+            if (group := self.pair.group) is None:
+                yield from events(cancelled, member)
+            else:
+                ranks = Ranks(group, reply.context, cancelled)
+                steps = events(ranks.cancelled, planner=ranks.plan, agrees=ranks.agrees)
+                yield from group.along(["reply", list(prompt), asdict(request), raw], steps, ranks.leave)
 
     def keep(self, owner: str = "", ends: bool = False) -> None:
         """Have what was read kept on disk, for the chat `owner`, if it doubled since it last was, or if this `ends`."""
@@ -256,26 +277,6 @@ class Session:
             self._kept = tuple(self.slot.tokens)
         return restored
 
-    def _events(
-        self, prompt: Sequence[int], request: Request, cancelled: Cancelled, raw: bool, seat: Seat | None, **more: bool
-    ) -> Generator[Event | Waiting]:
-        with recovering(self.slot.target, self.slot.draft):
-            reply = Reply(self.pair, self.slot, prompt, request, raw)
-            reply.restore = self._restore
-            if self.pair.group is None:
-                yield from reply.events(self._controller, self.clock, cancelled, seat, **more)
-                return
-            left = False
-            events = reply.events(self._controller, self.clock, lambda: left or cancelled(), None, **more)
-            with self.pair.group.doing(["reply", list(prompt), asdict(request), raw]):
-                try:
-                    for event in events:  # noqa: UP028  # `yield from` would close them
-                        yield event
-                except GeneratorExit:  # the other ranks go on until they are told
-                    left = True
-                    deque(events, maxlen=0)
-                    raise
-
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part."""
         steps = Reply(self.pair, self.slot, prompt, request).plain()
@@ -293,6 +294,8 @@ class Reply:
         self, pair: LoadedPair, slot: Slot, prompt: Sequence[int], request: Request, raw: bool = False
     ) -> None:
         self.pair, self.slot, self.prompt, self.request, self.raw = pair, slot, prompt, request, raw
+        # It grows by what is said.
+        self.context = list(prompt)
         self.meant = pair.drafting(request)
         self.context_limit = pair.context.tokens(request)
         self.max_tokens = self._max_tokens()
@@ -309,34 +312,33 @@ class Reply:
         controller: DraftController,
         clock: Clock,
         cancelled: Cancelled,
-        seat: Seat | None = None,
-        measures_last: bool = True,
-    ) -> Iterator[Event | Waiting]:
-        """As `Session.reply`, or from a `seat` as `Session.steps`; once.
-
-        `measures_last`: once the answer is out there is time for a measurement.
+        member: Member | None = None,
+        measures_last: bool = False,
+        planner: Planner = plan,
+        agrees: Callable[[bool], bool] = bool,
+    ) -> Iterator[Event | Ask]:
+        """As `Session.steps`; once. Where other machines compute the same reply, the `planner`'s plans are theirs too,
+        and whatever else a clock or a person decides is a value that `agrees` gives to all.
         """
-        target, request, stats, context = self.slot.target, self.request, self.stats, list(self.prompt)
+        target, request, stats, context = self.slot.target, self.request, self.stats, self.context
         rule = self.rule()
         yield self._start(rule.name)
         device.reset_peak_memory()
         began = clock()
         restored = self.restore(context)
         from_disk = (restored, clock() - began) if restored else (0, 0.0)
-        group = self.pair.group
-        decisions = SharedDecisions(group, context, cancelled) if group else Decisions(cancelled)
         drafters = controller.begin(
-            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher, decisions
+            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher, planner
         )
         halted, read, seconds = yield from read_prompt(
-            target, drafters, context, clock, decisions.cancelled_now, seat, from_disk
+            target, drafters, context, clock, lambda: agrees(cancelled()), member, from_disk
         )
         controller.prompt_was_read(read, seconds)
         writer = self._writer()
-        meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens)
+        meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens, agrees)
         rounds = decode(
             target, drafters, rule, context, self.max_tokens, self.ends, meter.clock,
-            lambda: halted or decisions.cancelled(), request.logprobs, seat,
+            lambda: halted or cancelled(), request.logprobs, member,
         )  # fmt: skip
         first = last = meter.clock()
         with closing(rounds):  # whatever happens here, the caches hold what was emitted
@@ -353,10 +355,10 @@ class Reply:
                 yield replace(done, gain=gain) if gain else done
                 if writer.stopped:
                     break
-                meter.measure(decisions)
+                meter.measure()
         stats.decode_seconds = last - first - stats.draft_prefill_seconds
         stats.total_seconds = clock() - began
-        yield self._finish(writer, meter, controller, measures_last, decisions)
+        yield self._finish(writer, meter, controller, measures_last)
 
     def plain(self) -> Iterator[PlainStep]:
         """By mlx-lm's own plain decoding.
@@ -408,14 +410,7 @@ class Reply:
             machine_bytes=self.pair.machine_bytes,
         )
 
-    def _finish(
-        self,
-        writer: Writer,
-        meter: GainMeter,
-        controller: DraftController,
-        measures_last: bool,
-        decisions: Decisions,
-    ) -> Finish:
+    def _finish(self, writer: Writer, meter: GainMeter, controller: DraftController, measures_last: bool) -> Finish:
         """The reply's end; what it taught of costs is kept."""
         stats = self.stats
         reason: FinishReason = writer.stopped or "length"
@@ -423,7 +418,7 @@ class Reply:
             reason = "interrupted"
         stats.peak_memory_bytes = device.peak_memory_bytes()
         stats.measuring_seconds = meter.seconds
-        stats.gain = meter.finish(reason != "interrupted" and measures_last, decisions)
+        stats.gain = meter.finish(reason != "interrupted" and measures_last)
         controller.remember(meter.learn())
         clear_cache()
         # A repetition cuts its round, and the matcher has consumed all of it: its `complete` would be wrong.

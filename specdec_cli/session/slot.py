@@ -9,7 +9,6 @@ from typing import Any
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.translated import TranslatedModel
 
 # Where caches cannot be trimmed, so much is read again at most, however far back a prompt changes.
 SNAPSHOT_TOKENS = 4096
@@ -54,17 +53,15 @@ class Slot:
         every = range(SNAPSHOT_TOKENS, len(prompt), SNAPSHOT_TOKENS)
         marks = sorted({end - 1 for end in ends if end > 1}.union(every))
         for part in self._parts:
-            part.mark(part.own_ends(prompt, marks) if isinstance(part, TranslatedModel) else marks, snapshots)
+            part.mark(part.own_ends(prompt, marks), snapshots)
 
     def copy(self, length: int) -> Slot:
         """Another conversation that begins with the first `length` tokens of this one, or with fewer.
 
         Arrays are copied when one of the two writes.
         """
-        read = length
-        if isinstance(self.draft, TranslatedModel):
-            (read,) = self.draft.own_ends(self.tokens, [length])
-        return Slot(self.target.copy(length), self.draft.copy(read) if self.draft else None)
+        draft = self.draft and self.draft.copy(*self.draft.own_ends(self.tokens, [length]))
+        return Slot(self.target.copy(length), draft)
 
     def contents(self) -> dict[str, Any]:
         """What another process needs to `restore` this conversation: ids, plain numbers and arrays."""

@@ -133,7 +133,7 @@ def play(
         most = max(min(left - 1 - in_flight, MAX_DRAFT), 0)
         if isinstance(chooser, int):
             return Plan("model", 0 if first else min(chooser, most))
-        return plan(chooser.situation(Situation(most, first=first, network="model"), in_flight))
+        return plan(chooser.situation(Situation(most, first=first, in_flight=in_flight, network="model")))
 
     planned = ask(first=True)
     while left:

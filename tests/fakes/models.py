@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import mlx.core as mx
+import mlx.nn as nn
 from mlx.utils import tree_flatten, tree_map
 from mlx_lm.models import qwen3
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -104,7 +105,7 @@ def other_letters(tokenizer_json: bytes) -> bytes:
 def write_model(folder: Path, weights, config, tokenizer=None, **extra) -> Path:
     """A folder that the product can load; `weights` are a network, or arrays by name."""
     folder.mkdir(parents=True, exist_ok=True)
-    arrays = weights if isinstance(weights, dict) else dict(tree_flatten(weights.parameters()))
+    arrays = dict(tree_flatten(weights.parameters())) if isinstance(weights, nn.Module) else weights
     mx.save_safetensors(str(folder / "model.safetensors"), arrays)
     (folder / "config.json").write_text(json.dumps(config))
     write_tokenizer(folder, tokenizer or byte_tokenizer(), **extra)

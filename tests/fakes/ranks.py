@@ -24,6 +24,7 @@ from specdec_cli.core.request import Constraint, request_of
 from specdec_cli.engine import group as groups
 from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
 from specdec_cli.engine.pipeline import Pipeline
+from specdec_cli.engine.planning import policy
 from specdec_cli.engine.planning.policy import Plan
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import load as loading
@@ -132,9 +133,14 @@ def other_version():
 
 def own_k():
     """It listens to no plan, and drafts a token more or less."""
-    groups.SharedDecisions.decide = lambda self, plan, drafters: (
-        self._read(*self._send(plan, drafters), drafters) and Plan(plan.drafter, max(plan.k - 1, 0))
-    )
+    agreed = groups.Ranks.plan
+
+    def own(self, situation):
+        agreed(self, situation)
+        plan = policy.plan(situation)
+        return Plan(plan.drafter, max(plan.k - 1, 0))
+
+    groups.Ranks.plan = own
 
 
 def unlike():

@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from specdec_cli.core.events import Round
-from specdec_cli.engine.batch import Batch, Seat, Waiting
+from specdec_cli.engine.batch import Batch, Member, Part
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import read_together
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -26,7 +26,8 @@ class Reply:
         cancelled_after: float = float("inf"),
     ) -> None:
         self.target, self.context, self.rounds = target, list(context), list[Round]()
-        self.waits = self.ended = False
+        self.asks: Part | None = None
+        self.ended = False
         self._drafters, self._rule, self._tokens, self._last = drafters, rule, tokens, cancelled_after
 
     def begin(self, batch: Batch) -> None:
@@ -35,16 +36,16 @@ class Reply:
         self.target.commit(self.context, min(self.target.length, self._drafters.keeps(self.context)))
         for _ in read_together(self.target, self._drafters.drafter, self.context):
             pass
-        self.seat = Seat(batch)
+        self.member = Member(batch)
         self._steps = decode(
             self.target, self._drafters, self._rule, self.context, self._tokens, frozenset(), time.perf_counter,
-            lambda: len(self.rounds) >= self._last, seat=self.seat,
+            lambda: len(self.rounds) >= self._last, member=self.member,
         )  # fmt: skip
 
     def go_on(self) -> None:
-        """Up to its next round or wait, or to its end."""
+        """Up to its next round, to what it asks for, or to its end."""
         step = next(self._steps, None)
-        self.waits, self.ended = isinstance(step, Waiting), step is None
+        self.asks, self.ended = step if isinstance(step, Part) else None, step is None
         if isinstance(step, Round):
             self.rounds.append(step)
 
@@ -64,31 +65,27 @@ def run_together(batch: Batch, replies: Sequence[Reply], seed: int) -> int:
         if coming and (not running or chance.random() < 0.4):
             running.append(coming.pop(0))
             running[-1].begin(batch)
-            running[-1].seat.wanted = True
+            running[-1].member.shares = True
         for reply in running:
             if chance.random() < 0.15:
-                reply.seat.wanted = chance.random() < 0.75
-        alone = [reply for reply in running if not reply.waits]
+                reply.member.shares = chance.random() < 0.75
+        alone = [reply for reply in running if not reply.asks]
         if alone and chance.random() < 0.8:
             chance.choice(alone).go_on()
-        elif waiting := [reply for reply in running if reply.waits]:
-            share(batch, waiting, ahead=chance.random() < 0.5)
+        elif asking := [reply for reply in running if reply.asks]:
+            share(batch, asking, chance.random() < 0.5)
         running = [reply for reply in running if not reply.ended]
     return sum(round.batch_size > 1 for reply in replies for round in reply.rounds)
 
 
-def share(batch: Batch, waiting: Sequence[Reply], ahead: bool) -> None:
-    """A pass of all who wait; `ahead`: with the next one queued before it is read."""
-    batch.run()
-    sharers = [reply for reply in waiting if reply.seat.queued]
-    for reply in sharers:
-        reply.go_on()  # its verdict is queued
-    sharers = [reply for reply in sharers if reply.waits]
-    if ahead and len(sharers) == len(batch) and not any(reply.seat.drafts for reply in sharers):
-        for reply in sharers:
-            reply.seat.wanted = True
-        batch.run()
-    for reply in sharers:
-        reply.go_on()  # it reads
-        while reply.seat.wanted and not (reply.waits or reply.ended):
-            reply.go_on()
+def share(batch: Batch, asking: Sequence[Reply], ahead: bool) -> None:
+    """A pass of all who ask; `ahead`: all share the next one, so that it is queued at once if nobody drafts."""
+    for reply in asking:
+        reply.member.shares |= ahead
+    errors = batch.run([reply.asks for reply in asking if reply.asks])
+    for reply in asking:
+        if reply.asks in errors:
+            assert errors[reply.asks] is None
+            reply.go_on()  # it reads
+            while reply.member.shares and not (reply.asks or reply.ended):
+                reply.go_on()

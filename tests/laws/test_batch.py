@@ -7,7 +7,7 @@ from conformance.architectures import architectures, tiny_network
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.sharing import Reply, run_alone, run_together
-from specdec_cli.engine.batch import Batch, Prompt, Seat, read_side_by_side
+from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Prompt, read_prompts
 from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache import rows
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -68,7 +68,7 @@ class Replies:
             replies = [self.reply(number) for number in range(len(LENGTHS))]
             shared += run_together(self.batch, replies, seed)
             self.drafted += sum(bool(round.draft) for one in replies for round in one.rounds if round.batch_size > 1)
-            assert not len(self.batch) and all(part.empty() for part in self.batch._rows._parts)
+            assert not self.batch.members and all(part.empty() for part in self.batch.rows._parts)
             said = [reply.context[:] for reply in replies]
             after = [self.go_on(reply.target, [*reply.context, 5]) for reply in replies]
             found += [seed] if said != alone or after != later else []
@@ -83,7 +83,7 @@ def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(na
     replies = Replies(name)
     assert not replies.differ(range(orders))
     assert replies.drafted > 8 * orders or not replies.batch.takes_drafts
-    assert replies.batch.takes_drafts == (replies.batch.takes_back and replies.network.positions is None)
+    assert replies.batch.takes_drafts == (replies.batch.rows.takes_back and replies.network.positions is None)
 
 
 def headed(kind):
@@ -122,13 +122,13 @@ def stays(cache, source, row):
 
 def mixed(batch):
     """Two rows are swapped."""
-    run = Batch.run
+    queue = Batch.queue
 
-    def swapped(self):
-        run(self)
-        first, second, *_ = [*self._seats, None, None]
+    def swapped(self, tokens):
+        queue(self, tokens)
+        first, second, *_ = [*self.queued, None, None]
         if second is not None:
-            first._output, second._output = second._output, first._output
+            self.queued[first], self.queued[second] = self.queued[second], self.queued[first]
 
     return swapped
 
@@ -145,7 +145,7 @@ HAND_BACK = rows.KeyValueRows.hand_back
     ("name", "owner", "method", "broken"),
     [
         pytest.param("qwen3", rows.KeyValueRows, "move", stays, marks=pytest.mark.slow),
-        pytest.param("qwen3", Batch, "run", mixed(Batch), marks=pytest.mark.slow),
+        pytest.param("qwen3", Batch, "queue", mixed(Batch), marks=pytest.mark.slow),
         pytest.param("qwen3", rows.KeyValueRows, "hand_back", shifted, marks=pytest.mark.slow),
         pytest.param("rwkv7", rows.StateRows, "begin_pass", lambda rows: None, marks=pytest.mark.slow),
         pytest.param("gemma3_text", rows.KeyValueRows, "make_mask", lambda *args, **more: None, marks=pytest.mark.slow),
@@ -194,7 +194,7 @@ def test_a_reply_may_be_cancelled_while_it_shares():
         run_together(replies.batch, shared, seed)
         cut = shared[2].context
         assert [reply.context for reply in shared if reply.context is not cut] == [*alone[:2], alone[3]]
-        assert cut == alone[2][: len(cut)] and len(cut) < len(alone[2]) and not len(replies.batch)
+        assert cut == alone[2][: len(cut)] and len(cut) < len(alone[2]) and not replies.batch.members
         assert replies.go_on(shared[2].target, cut) == alone[2][: len(cut) + 12]
 
 
@@ -203,18 +203,20 @@ def test_a_row_of_values_that_are_no_numbers_spoils_no_row_after_it():
     replies = Replies("qwen3")
     layers = CachedModel(replies.network)
     long, spoiled, late = prompt(0, 40), prompt(1, 30), prompt(2, 6)
-    seats, models = [Seat(replies.batch) for _ in range(3)], [CachedModel(replies.network) for _ in range(3)]
-    for seat, model, context in zip(seats[:2], models[:2], (long, spoiled), strict=True):
+    members, models = [Member(replies.batch) for _ in range(3)], [CachedModel(replies.network) for _ in range(3)]
+    for member, model, context in zip(members[:2], models[:2], (long, spoiled), strict=True):
         model.catch_up(context)
-        model.join(seat, context)
-    for part in replies.batch._rows._parts:
+        model.join(member)
+    for part in replies.batch.rows._parts:
         part.values[1] = mx.array(float("nan"))
     models[1].leave(spoiled, len(spoiled) - 1)
     models[2].catch_up(late)
-    models[2].join(seats[2], late)
-    replies.batch.run()
+    models[2].join(members[2])
+    replies.batch.queue(
+        {member: mx.array(context[-1:]) for member, context in ((members[0], long), (members[2], late))}
+    )
     expected = [layers.fresh().logits(context, mx.array([], mx.int32)) for context in (long, late)]
-    found = [seats[0].take().logits, seats[2].take().logits]
+    found = [replies.batch.queued[member].logits for member in (members[0], members[2])]
     for ours, theirs in zip(found, expected, strict=True):
         assert mx.allclose(ours, theirs, atol=1e-4)
 
@@ -225,7 +227,7 @@ def read_and_go_on(network, held, contexts, together):
     for target, context, tokens in zip(targets, contexts, held, strict=True):
         target.catch_up(context[: tokens + 1])
     if together:
-        read_side_by_side([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
+        read_prompts([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
     assert not together or [target.length for target in targets] == [len(context) - 1 for context in contexts]
     batch = Batch(network)
     return [
@@ -252,11 +254,12 @@ def test_prompts_that_are_read_in_one_pass_are_as_if_each_was_read_alone(name, m
     assert read_and_go_on(network, held, contexts, together=True) != alone
 
 
-def test_a_prompt_is_never_awaited_beside_others_where_a_head_reads_its_states():
+def test_a_prompt_is_never_read_with_others_where_a_head_reads_its_states():
     network = Network(tiny_network(architectures()["qwen3"], 1), "m")
-    seat, target, context = Seat(), CachedModel(network), prompt(0, 20)
-    assert not seat.awaits_reading(target, context)
-    seat.beside = True
-    assert seat.awaits_reading(target, context) and seat.prompt
+    target, context = CachedModel(network), prompt(0, 20)
+    assert Prompt(target, context).is_shareable
+    assert not Prompt(target, context[:1]).is_shareable
+    assert Prompt(target, prompt(0, LONGEST_PROMPT)).is_shareable
+    assert not Prompt(target, prompt(0, LONGEST_PROMPT + 1)).is_shareable
     network.hidden.expose()
-    assert not seat.awaits_reading(target, context) and seat.prompt is None
+    assert not Prompt(target, context).is_shareable

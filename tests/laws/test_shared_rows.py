@@ -63,7 +63,7 @@ class Prompts:
             shared += run_together(batch, replies, seed)
             if [reply.context for reply in replies] != [self.alone[number] for number in numbers]:
                 found.append((seed, numbers))
-        assert shared > 5 * len(orders) and not len(batch)
+        assert shared > 5 * len(orders) and not batch.members
         return found
 
 

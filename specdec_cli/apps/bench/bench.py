@@ -12,10 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-import typer
-
 from specdec_cli.apps.bench import page, report, sentences
-from specdec_cli.apps.bench.command import ENDINGS, BenchOptions
+from specdec_cli.apps.bench.options import BenchOptions
 from specdec_cli.apps.bench.result import BenchResult, BenchSettings, read_result
 from specdec_cli.apps.bench.screen import bench_progress, print_bench, print_comparison
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest
@@ -39,11 +37,11 @@ from specdec_cli.system.machine import awake
 from specdec_cli.terminal.terminal import make_console
 
 
-def run(models: ContenderOptions, options: BenchOptions) -> None:
-    """Measure, or compare two files. Raises: Exit with 130 where it was interrupted."""
+def run(models: ContenderOptions, options: BenchOptions) -> bool:
+    """Measure, or compare two files. Whether all was measured that was asked for."""
     if options.compare is not None:
         _compare(options.compare, options.json)
-        return
+        return True
     with choosing(models, shown=not options.quiet):
         request, reason = _request(models, options)
     result = _measure(request, reason, options.export or [], options.quiet)
@@ -53,8 +51,7 @@ def run(models: ContenderOptions, options: BenchOptions) -> None:
         print_bench(make_console(sys.stdout, plain=False), result, report.reports(result))
     if options.write:
         _write(result, request.pair)
-    if result.partial:
-        raise typer.Exit(130)
+    return not result.partial
 
 
 def parse_lengths(text: str) -> tuple[int | Literal["auto"], ...]:
@@ -88,7 +85,7 @@ def _request(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequ
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:
         effective({}, {"temperature": temperature})
-    require_writable("--export", options.export or (), ENDINGS)
+    require_writable("--export", options.export or (), tuple(page.WRITERS))
     if options.prompts is not None and options.kinds is not None:
         problem = f"--prompts {options.prompts} and --kinds {options.kinds} both choose the prompts"
         raise UsageError(problem, "give one of the two")

@@ -6,7 +6,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, cast
+from typing import TYPE_CHECKING, cast
 
 import typer
 
@@ -77,14 +77,18 @@ def chat(
     with keys_kept(display):
         from specdec_cli.apps.chat.talk import talk  # mlx takes seconds
 
-        talk(models, asked, display, transcript, keeper, not private, cache_disk, saved_to, overflow, prompt or "")
+        code = talk(
+            models, asked, display, transcript, keeper, not private, cache_disk, saved_to, overflow, prompt or ""
+        )
+    if code:
+        raise typer.Exit(code)
 
 
 def keys_kept(display: DisplayOptions) -> AbstractContextManager[None]:
     """Whatever is typed while a pair loads or answers waits for the editor, a paste as one message."""
     from specdec_cli.terminal.suspension import no_echo
 
-    out = editors_terminal(display)
+    out = display.editors_terminal
     return no_echo(sys.stdin, out.fileno()) if out else nullcontext()
 
 
@@ -114,12 +118,3 @@ def open_transcript(resume: Path | None, save: Path | None, system: str | None, 
     if found.left_out:
         notify(found.left_out, plain)
     return replace(found, conversation=replace(found.conversation, system=system)) if system else found
-
-
-def editors_terminal(display: DisplayOptions) -> TextIO | None:
-    """Where the editor is drawn; None where no person can use it."""
-    from specdec_cli.terminal.terminal import can_draw, is_terminal
-
-    out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
-    usable = is_terminal(sys.stdin) and not (display.json or display.plain) and can_draw(out)
-    return out if usable else None

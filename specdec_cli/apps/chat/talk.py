@@ -9,10 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-import typer
-
 from specdec_cli.apps.chat.chat import Chat, Loaded
-from specdec_cli.apps.chat.command import editors_terminal
 from specdec_cli.apps.chat.commands import suggestions
 from specdec_cli.apps.chat.loop import LineReader, Reader, is_open, run_chat
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
@@ -56,8 +53,8 @@ def talk(
     saved_to: Path | None = None,
     on_overflow: Overflow = OVERFLOWS[0],
     first: str = "",
-) -> None:
-    """A chat until its end, within `keys_kept`; `specdec run` without a prompt is one, too."""
+) -> int:
+    """A chat until its end, within `keys_kept`, and its exit code; `specdec run` without a prompt is one, too."""
     said = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
     first_spec = spec_for(transcript, models, **said)
@@ -76,7 +73,7 @@ def talk(
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
         loaded = open_pair(first_spec)
         chat: Chat
-        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, editors_terminal(display))
+        reader = _reader(lambda width: toolbar(chat.toolbar, width), history, display.editors_terminal)
         chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, keeper, stuck=display.answer_press)
         introduce_demo(first_spec.pair.name, **said)
         warn_of_unread(asked.template, loaded.session, **said)
@@ -87,9 +84,7 @@ def talk(
             screen.quote(f"> {turns[-1].user}\n\n{turns[-1].answer.text}\n")
         person = sys.stdin.isatty()
         with closing(chat):
-            code = run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
-    if code:
-        raise typer.Exit(code)
+            return run_chat(chat, reader, person, as_user_error, first) or (0 if person else screen.trace_code)
 
 
 def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:

@@ -87,7 +87,11 @@ def run(
         with keys_kept(display):
             from specdec_cli.apps.chat.talk import talk  # mlx takes seconds
 
-            talk(models, asked, display, open_transcript(None, None, answer.system), keeper, not private, cache_disk)
+            code = talk(
+                models, asked, display, open_transcript(None, None, answer.system), keeper, not private, cache_disk
+            )
+        if code:
+            raise typer.Exit(code)
         return
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), file_text(predict, "--predict", "name a file of what you expect")

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from statistics import fmean, median
 
 from specdec_cli.apps.serve.conversations import CachedConversation
 from specdec_cli.apps.serve.job import Job, JobHandle, TooLarge, TooLong, unforeseen
 from specdec_cli.core.errors import Refused, SpecdecError, untrusted
-from specdec_cli.core.events import Event, Failure, Finish, Reading, RoundDone
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone
 from specdec_cli.core.kinds import effective_rule
-from specdec_cli.engine.batch import Batch, Seat, Waiting, read_side_by_side
+from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, read_prompts
 from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
@@ -31,27 +32,38 @@ TRIED_PASSES = 3
 # Tokens out of passes with drafts, and of passes without, after which it is known for so many jobs which take less time
 # a token; and passes after which that is asked again.
 COMPARED_TOKENS, RENEWED_PASSES = 24, 128
-# Prompts that are read in one pass, and how much longer than the shortest one the longest may be beside twice that.
+# Prompts that are read in one pass, and by how much the longest may exceed twice the shortest one.
 MOST_PROMPTS, MOST_PADDED = 8, 16
+
+
+class Stage(Enum):
+    """How far a job is: it had no turn yet, its prompt is read, its answer is decoded."""
+
+    NEW = auto()
+    READS = auto()
+    DECODES = auto()
 
 
 class RunningJob:
     """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one; its last round `emitted` so
     many tokens, and `drafted` or not.
 
-    `seat` is its place in shared passes; while it `waits` it goes on once such a pass was queued, or failed by `error`.
-    It `began` with its first turn, and `joins` once its prompt was read beside others.
+    `member` is its place in shared passes, None where it never shares any. Its next turn comes once it was given what
+    it `asks` for, if that is anything, or with the `error` by which that failed.
     """
 
-    def __init__(self, handle: JobHandle, kept: CachedConversation, seat: Seat, had_seconds: float = 0.0) -> None:
+    def __init__(
+        self, handle: JobHandle, kept: CachedConversation, member: Member | None, had_seconds: float = 0.0
+    ) -> None:
         self.handle, self.kept, self.had_seconds, self.last_seconds = handle, kept, had_seconds, 0.0
-        self.seat, self.waits, self.began, self.joins = seat, False, False, False
+        self.member, self.stage = member, Stage.NEW
+        self.asks: Ask | None = None
         self.error: Exception | None = None
         self.emitted, self.drafted = 1, False
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
-        self._events: Generator[Event | Waiting] = kept.session.steps(
-            job.prompt, job.request, lambda: handle.cancelled, job.raw, seat
+        self._events: Generator[Event | Ask] = kept.session.steps(
+            job.prompt, job.request, lambda: handle.cancelled, job.raw, member
         )
 
     def reads_for(self, job: Job) -> bool:
@@ -64,53 +76,49 @@ class RunningJob:
     @property
     def shares(self) -> bool:
         """Whether it shares passes with others, or is about to."""
-        return self.seat.wanted
-
-    @property
-    def is_served(self) -> bool:
-        """Whether the pass that it waits for was queued, or failed; one that joined since is in the next."""
-        return self.seat.queued or self.error is not None
-
-    @property
-    def decodes(self) -> bool:
-        """Whether its prompt is read."""
-        return self.joins or self.handle.is_read
+        return self.member is not None and self.member.shares
 
     @property
     def is_late(self) -> bool:
-        """Whether the next shared pass waits for it to join: a round is soon done, a long reading is not."""
-        return self.shares and self.decodes and not self.waits and self.handle.reading is None
+        """Whether it is about to ask for its part of a pass: a round is soon done, a long reading is not."""
+        about = self.shares and self.stage is Stage.DECODES
+        return about and self.asks is None and self.handle.reading is None
 
     def turn(self, alone: bool = True) -> Iterator[Event]:
-        """The events of one turn, up to where it `waits`; the last turn's last one is a Finish or a Failure.
+        """The events of one turn: up to what it `asks` for, a chunk of its prompt, or a round if it shares no passes.
+        The last turn's last one is a Finish or a Failure.
 
         It is short unless `alone`. Whatever happens in a turn, the job's client hears of it, and the thread lives on.
         """
-        self.began = True
+        self.asks, self.stage = None, Stage.READS if self.stage is Stage.NEW else self.stage
         self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
         began = self.kept.watch()
         try:
             with untrusted(unforeseen):
-                while True:
+                while self.asks is None:
                     with self.kept.watch:
                         event = next(self._events) if self.error is None else self._events.throw(self.error)
                     self.last_seconds = self.kept.watch() - began
-                    self.waits = isinstance(event, Waiting)
-                    if isinstance(event, Waiting):
-                        break
-                    if isinstance(event, Reading) and event.reader == "target":
-                        self._measure_chunk(event)
-                    if isinstance(event, RoundDone):
-                        self.emitted, self.drafted = len(event.round.emitted), bool(event.round.draft)
+                    match event:
+                        case Prompt() if alone:
+                            continue
+                        case Prompt() | Part():
+                            self.asks = event
+                            continue
+                        case Reading(reader="target"):
+                            self._measure_chunk(event)
+                        case Prefill():
+                            self.stage = Stage.DECODES
+                        case RoundDone():
+                            self.emitted, self.drafted = len(event.round.emitted), bool(event.round.draft)
                     yield event
-                    if isinstance(event, Reading | RoundDone | Finish):
+                    if isinstance(event, Reading | Finish) or (isinstance(event, RoundDone) and not self.shares):
                         break
         except SpecdecError as error:
-            self.waits = False
             yield Failure(error.message, error.hint, error.exit_code)
 
     def _measure_chunk(self, event: Reading) -> None:
-        """The next chunk beside others: as many tokens, a power of two, as were read in the time that one may take."""
+        """The next chunk while others run: as many tokens, a power of two, as were read in the time it may take."""
         tokens, self._read_tokens = event.read_tokens - self._read_tokens, event.read_tokens
         if tokens < event.read_tokens and self.last_seconds:  # of the first chunk it is not known where it began
             within = int(tokens / self.last_seconds * SHARED_CHUNK_SECONDS)
@@ -167,47 +175,51 @@ class Sharing:
         # What was found out of the network.
         self.proof = Proof(self.refusal, self._batch is not None and self._batch.takes_drafts)
 
-    def seat(self, job: Job) -> Seat:
-        """A place for `job`, in no batch where its text depends on its rounds: drawn under a seed, with a fixed K."""
+    def member(self, job: Job) -> Member | None:
+        """The place of `job`: none where its text depends on its rounds, being drawn under a seed with a fixed K."""
         request, pair = job.request, self._pair
         rule = effective_rule(request.rule, request.seed, pair.effective(request)["temperature"])
         free = pair.drafting(request).k in ("auto", 0) or request.seed is None or rule.same_noise
-        return Seat(self._batch if free else None)
+        return Member(self._batch) if free and self._batch else None
 
     def choose(self, running: Sequence[RunningJob], room_bytes: int) -> None:
-        """Who shares from its next round on, in `room_bytes` beside the caches that all have alone."""
+        """Who shares from its next round on; `room_bytes` are left by the caches that all have alone."""
         if self._batch is None:
             return
-        able = [job for job in running if job.seat.batch is not None]
-        decoding = [job for job in able if job.decodes]
+        able = [job for job in running if job.member]
+        decoding = [job for job in able if job.stage is Stage.DECODES]
         # Who still reads may be done with it in its next turn, and then goes on with the others at once.
         sharing = self._fitting(able, room_bytes) if decoding else []
         if len(sharing) < 2 or not self._pays(sharing):
             sharing = []
-        self._batch.expect(len(sharing))
-        for job in able:
-            job.seat.beside = len(running) > 1
-            job.seat.wanted = job in sharing and (job not in decoding or len(decoding) > 1)
+        self._batch.rows.expect(len(sharing))
+        for job in running:
+            if job.member:
+                job.member.shares = job in sharing and (job not in decoding or len(decoding) > 1)
 
-    def near(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
-        """Those of `jobs` whose prompts are of about one length, the shortest first: they can be read in one pass."""
-        asked = [(job, job.seat.prompt.unread) for job in jobs if job.seat.prompt is not None]
-        asked.sort(key=lambda one: one[1])
-        longest = 2 * asked[0][1] + MOST_PADDED
-        return [job for job, unread in asked if unread <= longest][:MOST_PROMPTS]
+    def near(self, running: Sequence[RunningJob]) -> list[RunningJob]:
+        """Those whose prompts are of about one length, the shortest first: they can be read in one pass."""
+        asking = [(job, job.asks.unread) for job in running if isinstance(job.asks, Prompt)]
+        asking.sort(key=lambda one: one[1])
+        longest = 2 * asking[0][1] + MOST_PADDED
+        return [job for job, unread in asking if unread <= longest][:MOST_PROMPTS]
 
     def read(self, jobs: Sequence[RunningJob]) -> None:
-        """The prompts of `jobs`, in one pass. Raises: RuntimeError if the device fails."""
-        prompts = [job.seat.prompt for job in jobs if job.seat.prompt is not None]
+        """The prompts of `jobs`, in one pass; a single one is read in its own turn."""
+        prompts = [job.asks for job in jobs if isinstance(job.asks, Prompt)]
+        error = failure(lambda: read_prompts(prompts)) if len(prompts) > 1 else None
         for job in jobs:
-            job.seat.prompt, job.waits, job.joins = None, False, True
-        if len(prompts) > 1:  # a single one is read in its own turn
-            read_side_by_side(prompts)
+            job.asks, job.stage, job.error = None, Stage.DECODES, error
 
-    def run(self) -> None:
-        """Queue a pass of all who wait for one, unless one is. Raises: RuntimeError if the device fails."""
-        if self._batch is not None:
-            self._batch.run()
+    def run(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
+        """A pass of `jobs`, which ask for it. Returns those that had a part of it, or failed by it."""
+        assert self._batch is not None
+        parts = {job: job.asks for job in jobs if isinstance(job.asks, Part)}
+        errors = self._batch.run([*parts.values()])
+        served = [job for job, part in parts.items() if part in errors]
+        for job in served:
+            job.error = errors[parts[job]]
+        return served
 
     def observe(self, jobs: Sequence[RunningJob], seconds: float) -> None:
         """A pass that `jobs` shared took so long, with all that the host did for it, drafts included."""
@@ -245,7 +257,7 @@ class Sharing:
 
     def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:
         """A shared pass of so many `seconds` than a turn of each."""
-        histories = [job.seat.history for job in jobs if job.seat.history is not None]
+        histories = [job.member.history for job in jobs if job.member and job.member.history]
         if not histories:
             return True
         steps = fmean(history.costs.batch_steps(len(jobs), seconds) for history in histories)
@@ -281,6 +293,6 @@ def job_bytes(job: Job, capacity: Capacity) -> int:
     return capacity.cache_bytes(most_tokens(job, capacity))
 
 
-def room_beside(jobs: Sequence[Job], capacity: Capacity) -> int:
-    """Bytes that are left beside the weights and all `jobs`, once they are done."""
+def room_left(jobs: Sequence[Job], capacity: Capacity) -> int:
+    """Bytes that the weights and all `jobs` leave, once these are done."""
     return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
-from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, job_bytes, require_room, room_beside
+from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, Stage, job_bytes, require_room, room_left
 from specdec_cli.apps.serve.shares import FairClock
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
+from specdec_cli.engine.batch import Part, Prompt
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.session.capacity import Capacity, capacity_of
@@ -254,9 +254,9 @@ class Scheduler:
         assert self._conversations is not None and self._capacity is not None and self._sharing is not None
         require_room(handle.job, self._capacity)
         kept = self._conversations.take(handle.job)
-        jobs = (*self._jobs, RunningJob(handle, kept, self._sharing.seat(handle.job), self._fair.joins_at()))
+        jobs = (*self._jobs, RunningJob(handle, kept, self._sharing.member(handle.job), self._fair.joins_at()))
         try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
-            room = room_beside([job.handle.job for job in jobs], self._capacity)
+            room = room_left([job.handle.job for job in jobs], self._capacity)
             held = sum(job.kept.nbytes for job in jobs)
             self._conversations.fit(min(self._budget_bytes, max(room, 0) + held))
         except BaseException:
@@ -265,37 +265,37 @@ class Scheduler:
         return jobs
 
     def _may_begin(self, handle: JobHandle) -> bool:
-        """Whether its pair is loaded, its caches fit beside those of the jobs that run, and none reads the same text.
+        """Whether its pair is loaded, there is room for its caches too, and no job that runs reads the same text.
 
         A job that shares most of its prompt with one that is being read waits for that: then it reads the rest alone.
         """
         if not self._jobs or self._capacity is None:
             return True
         jobs = [job.handle.job for job in self._jobs]
-        fits = handle.job.pair == self._pair_name and room_beside([*jobs, handle.job], self._capacity) >= 0
+        fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._capacity) >= 0
         return fits and not any(job.reads_for(handle.job) for job in self._jobs)
 
     def _next_turn(self) -> None:
         """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
 
-        If it waits for a pass that others share, all of those who do not wait yet go first. No name of this thread's
-        loop may hold a job: its models could not be dropped.
+        If it asks for a pass that others share, all of those who are about to ask go first: a round is soon done, the
+        reading of a draft is not. No name of this thread's loop may hold a job: its models could not be dropped.
         """
         self._choose_sharers()
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
-        if not job.waits or job.handle.cancelled:
+        if job.asks is None or job.handle.cancelled:
             self._turn(job)
-        elif job.seat.prompt is not None:
-            self._read_beside()
+        elif isinstance(job.asks, Prompt):
+            self._read_prompts()
         elif late := [one for one in self._jobs if one.is_late]:
             self._turn(late[0])
         else:
-            self._share_pass([one for one in self._jobs if one.waits and one.seat.prompt is None])
+            self._share_pass()
 
     def _choose_sharers(self) -> None:
         if self._sharing is not None and self._capacity is not None:
             jobs = [job.handle.job for job in self._jobs]
-            self._sharing.choose(self._jobs, room_beside(jobs, self._capacity))
+            self._sharing.choose(self._jobs, room_left(jobs, self._capacity))
 
     def _turn(self, job: RunningJob) -> None:
         running = len(self._jobs)
@@ -303,14 +303,14 @@ class Scheduler:
         job.had_seconds += job.last_seconds
         self._fair.serve(job.last_seconds, running)
 
-    def _read_beside(self) -> None:
-        """Prompts of those who wait for that, or just came, in one pass whose time they share."""
-        for job in [job for job in self._jobs if not job.began]:
+    def _read_prompts(self) -> None:
+        """Those of all who ask for that, or just came, in one pass whose time they share."""
+        for job in [job for job in self._jobs if job.stage is Stage.NEW]:
             self._turn(job)
         assert self._sharing is not None
         jobs = self._sharing.near(self._jobs)
         with self._timed(jobs):
-            self._run_shared(jobs, partial(self._sharing.read, jobs))
+            self._sharing.read(jobs)
 
     @contextmanager
     def _timed(self, jobs: Sequence[RunningJob]) -> Iterator[None]:
@@ -325,36 +325,14 @@ class Scheduler:
             job.had_seconds += seconds / len(jobs)
         self._fair.serve(seconds, running)
 
-    def _share_pass(self, jobs: Sequence[RunningJob]) -> None:
-        """One pass for all `jobs`, whose time they share. Where none of them drafts, the next one is queued before this
-        one's tokens go out.
-        """
+    def _share_pass(self) -> None:
+        """One pass of all who ask for it, whose time they share, and what each says by it."""
         assert self._sharing is not None
-        run, began = self._sharing.run, self._clock()
+        jobs, began = [job for job in self._jobs if isinstance(job.asks, Part)], self._clock()
         with self._timed(jobs):
-            self._run_shared(jobs, run)
-            sharers = [job for job in jobs if job.is_served and self._goes_on(job)]  # its verdict is queued
-            followed = all(job.shares and not job.seat.drafts for job in sharers)
-            if followed and not all(job.seat.ends for job in sharers):
-                self._run_shared(sharers, run)
-            for job in sharers:
-                if self._goes_on(job) and job.shares:
-                    self._goes_on(job)  # to where it waits for the next pass
+            for job in self._sharing.run(jobs):
+                self._hand_on(job, alone=False)
         self._sharing.observe(jobs, self._clock() - began)
-
-    def _run_shared(self, jobs: Sequence[RunningJob], run: Callable[[], None]) -> None:
-        """`run`, which queues a pass of `jobs`; if that fails, each of them hears of it in its turn."""
-        try:
-            with untrusted(unforeseen):
-                run()
-        except SpecdecError as error:
-            for job in jobs:
-                job.error = error.__cause__ if isinstance(error.__cause__, Exception) else error
-
-    def _goes_on(self, job: RunningJob) -> bool:
-        """A turn of `job`; whether it was not its last."""
-        self._hand_on(job, alone=False)
-        return job in self._jobs
 
     def _hand_on(self, job: RunningJob, alone: bool) -> None:
         """The events of a turn of `job`, to its client."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import mlx.core as mx
 
@@ -14,9 +15,8 @@ from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import Drafter, Proposal
 from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
 from specdec_cli.engine.drafters.stepwise import HeadDrafter
-from specdec_cli.engine.group import Decisions
 from specdec_cli.engine.planning.history import History, PredictionLength
-from specdec_cli.engine.planning.policy import Plan, Situation, Worth, plan
+from specdec_cli.engine.planning.policy import Plan, Planner, Situation, Worth, plan
 from specdec_cli.engine.sampling.sampler import TokenMask
 
 
@@ -30,9 +30,9 @@ class Drafters:
         lookup: LookupDrafter | None = None,
         constraint: TokenMask | None = None,
         history: History | None = None,
-        decisions: Decisions | None = None,
+        planner: Planner = plan,
     ) -> None:
-        """`drafter` proposes as `history` and `plan` say, or always `k` tokens."""
+        """`drafter` proposes as `history` and `planner` say, or always `k` tokens."""
         self.drafter, self.k = drafter, None if k == "auto" else k
         self.history = history or History(max_k=self.k or 0)
         self._lookup, self._constraint = lookup, constraint
@@ -46,8 +46,7 @@ class Drafters:
         if constraint is not None:
             self._by_name[FORCED.name] = ForcedDrafter(constraint)
         self.plan = Plan()
-        self._decisions = decisions or Decisions()
-        self.agreed = self._decisions.agreed
+        self._planner = planner
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -73,6 +72,7 @@ class Drafters:
             most=max(min(left - 1 - in_flight, MAX_DRAFT), 0),
             k=self.k,
             first=first,
+            in_flight=in_flight,
             others=None if others is None else tuple(others),
             forced=1 if self._constraint and in_flight else forced,
             source=offer.source if offer else "",
@@ -81,17 +81,11 @@ class Drafters:
             predicted=predicted,
             network=self.drafter.name if self.drafter else "",
         )
-        return self.history.situation(asked, in_flight)
+        return self.history.situation(asked)
 
-    def decide(self, left: int, first: bool = False, others: Sequence[Worth] | None = None) -> Plan:
-        """The next round's plan, which is carried out; `others` share its pass."""
-        own = plan(self.situation(left, first, others=others))
-        return self.follow(self._decisions.decide(own, list(self._by_name)))
-
-    def look_ahead(self, left: int) -> Plan:
-        """The plan of the round after a plain pass in flight, as far as it can be told."""
-        own = plan(self.situation(left, in_flight=1))
-        return self._decisions.look_ahead(own, list(self._by_name), fixed=self.k is not None)
+    def decide(self, left: int, first: bool = False, in_flight: int = 0, others: Sequence[Worth] | None = None) -> Plan:
+        """The plan in such a situation, which `follow` carries out."""
+        return self._planner(self.situation(left, first, in_flight, others))
 
     def follow(self, plan: Plan) -> Plan:
         """`plan` is carried out."""
@@ -103,13 +97,14 @@ class Drafters:
         return plan
 
     def propose(self, context: Sequence[int]) -> Proposal:
-        """The draft that is planned. What was looked up ends at its first illegal token, on every rank at the same one;
-        what was drawn from a law was drawn inside the constraint."""
-        draft = yield from self._by_name[self.plan.drafter].propose(context, self.plan.k)
-        if self._constraint is None or draft.log_q is not None or not len(draft) or draft.drafter == FORCED.name:
+        """The draft that is planned."""
+        return self._by_name[self.plan.drafter].propose(context, self.plan.k)
+
+    def legal(self, draft: Draft) -> Draft:
+        """`draft` up to its first illegal token; what was drawn from a law was drawn inside the constraint."""
+        if self._constraint is None or draft.log_q is not None or draft.drafter == FORCED.name:
             return draft
-        tokens = self.agreed(draft.tokens)
-        return Draft(tokens[: self._constraint.legal(device.to_list(tokens))], None, draft.drafter)
+        return replace(draft, tokens=draft.tokens[: self._constraint.legal(device.to_list(draft.tokens))])
 
     def commit(self, context: Sequence[int], hidden: mx.array | None) -> None:
         """The round is over: the verified `context`, and the target's states of its newest positions, if exposed."""

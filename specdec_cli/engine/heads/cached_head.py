@@ -99,6 +99,10 @@ class CachedHead:
         twin._last, twin._drafted, twin._entries = self._last, self._drafted, self._entries
         return twin
 
+    def own_ends(self, context: Sequence[int], ends: Sequence[int]) -> Sequence[int]:
+        """They are the target's."""
+        return ends
+
     def mark(self, ends: Sequence[int], kept: int) -> None:
         """Nothing: its cache can always be trimmed."""
 

@@ -116,8 +116,8 @@ class History:
         """`seconds` is the estimated cost of reading a token of context; None: as measured or assumed."""
         self._read_token_seconds = seconds
 
-    def situation(self, round: Situation, in_flight: int = 0) -> Situation:
-        """`round` with all that is known here, after `in_flight` tokens that were not observed yet."""
+    def situation(self, round: Situation) -> Situation:
+        """`round` with all that is known here."""
         round = replace(round, deepest=self._max_k, rate=self.acceptance.rate)
         if round.k is not None and round.others is None:
             return round
@@ -132,8 +132,8 @@ class History:
             reading=self._reading(),
             unread=int(min(self._unread, self._most_unread)),
             credit=self._credit,
-            left=self._left - in_flight,
-            emitted=self._emitted + in_flight,
+            left=self._left - round.in_flight,
+            emitted=self._emitted + round.in_flight,
             idle=self._idle,
         )
 

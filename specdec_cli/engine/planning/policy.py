@@ -10,7 +10,7 @@ Letters: K drafted tokens, n rows of a target pass. Costs are in plain steps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
@@ -48,6 +48,7 @@ class Situation:
     """All that a round is decided by.
 
     `most`: tokens that a draft may have. `k`: as asked for, None: `auto`. `first`: nothing was emitted in this reply.
+    `in_flight`: tokens of a pass that is not read yet.
     `others`: what drafts are worth to those who are to share the pass, None where it is its own.
     `forced`: tokens that the grammar forces.
     `source`: who looks up after a `match` of so many tokens; `lookup`[i] = P(its token i + 1 is accepted | those before
@@ -62,6 +63,7 @@ class Situation:
     most: int
     k: int | None = None
     first: bool = False
+    in_flight: int = 0
     others: tuple[Worth, ...] | None = None
     forced: int = 0
     source: str = ""
@@ -101,6 +103,10 @@ class Plan:
     release: bool = False
     shared: bool = False
     worth: Worth = Worth()
+
+
+Planner = Callable[[Situation], Plan]
+"""`plan`, or what decides in its place."""
 
 
 class Choice(NamedTuple):

@@ -10,7 +10,7 @@ from mlx_lm.models import qwen3
 from conformance.architectures import architectures, tiny_network
 from specdec_cli.core.errors import Refused
 from specdec_cli.engine import hidden
-from specdec_cli.engine.batch import Batch, Prompt, Seat, read_side_by_side
+from specdec_cli.engine.batch import Batch, Member, Prompt, read_prompts
 from specdec_cli.engine.batch_proof import LONGEST_TRIED, READ, prove
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -141,19 +141,26 @@ def test_the_ids_of_the_proof_stay_below_the_vocabulary(monkeypatch):
     assert 0 < max(most) < 8
 
 
+def sharing(batch, target, context):
+    """The steps of a plain reply that shares its passes."""
+    member = Member(batch)
+    member.shares = True
+    rule = greedy(target.vocab_size)
+    return decode(target, Drafters(), rule, list(context), 6, frozenset(), time.perf_counter, member=member)
+
+
 def test_an_id_without_an_embedding_is_the_last_one_in_shared_passes_too():
     """Alone it always was; a row was fed the id itself, past the end of the embeddings."""
     made = network(vocab_size=20)
     contexts = [1, 2, 500, 300], [3, 99, 5, 6, 1000]
     batch, targets = Batch(made), [CachedModel(made) for _ in contexts]
-    read_side_by_side([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
-    seats = [Seat(batch) for _ in contexts]
-    for target, seat, context in zip(targets, seats, contexts, strict=True):
-        target.join(seat, context)
-    batch.run()
-    for seat, context in zip(seats, contexts, strict=True):
+    read_prompts([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
+    replies = [sharing(batch, target, context) for target, context in zip(targets, contexts, strict=True)]
+    parts = [next(reply) for reply in replies]
+    batch.queue({part.member: part.tokens for part in parts})
+    for part, context in zip(parts, contexts, strict=True):
         expected = CachedModel(made).outputs(context).logits
-        assert mx.allclose(seat.take().logits, expected, atol=1e-4)
+        assert mx.allclose(batch.queued[part.member].logits, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["longcat_flash_ngram", "jamba", "recurrent_gemma"])
@@ -164,26 +171,51 @@ def test_a_row_that_does_not_fit_moves_no_other(name):
     context = [5, 4, 3, 2, 1, 6]
     long.catch_up(context)
     other.catch_up(context[:2])
-    state = next(part for part in batch._rows._parts[::-1] if hasattr(part, "begin_pass"))
-    at = batch._rows._parts.index(state)
+    state = next(part for part in batch.rows._parts[::-1] if hasattr(part, "begin_pass"))
+    at = batch.rows._parts.index(state)
     if name != "longcat_flash_ngram":
         part = other._caches.layers[at]
         part.cache = [None, *part.cache[1:]]
-    seat, late = Seat(batch), Seat(batch)
-    long.join(seat, context)
+    member, late = Member(batch), Member(batch)
+    long.join(member)
     with pytest.raises(Refused, match="has no row among those"):
-        other.join(late, context[:2])
-    assert len(batch) == len(batch._rows) == 1
-    batch.run()
-    assert mx.allclose(seat.take().logits, CachedModel(made).outputs(context).logits, atol=1e-4)
+        other.join(late)
+    assert len(batch.members) == len(batch.rows) == 1
+    batch.queue({member: mx.array(context[-1:])})
+    assert mx.allclose(batch.queued[member].logits, CachedModel(made).outputs(context).logits, atol=1e-4)
 
 
 def test_a_reply_of_which_nothing_is_read_comes_alone_and_then_shares():
     """The state of a recurrent layer that has read nothing is no zero: the first position is weighed otherwise."""
     made = network("recurrent_gemma")
-    seat, target = Seat(Batch(made)), CachedModel(made)
-    seat.wanted = True
-    steps = decode(target, Drafters(), greedy(target.vocab_size), [7], 6, frozenset(), time.perf_counter, seat=seat)
+    steps = sharing(Batch(made), CachedModel(made), [7])
     kinds = [type(next(steps)).__name__ for _ in range(3)]
-    assert kinds[0] == "Round" and kinds[-1] == "Waiting"
+    assert kinds == ["Round", "Round", "Part"]  # the second was queued ahead of the first
     steps.close()
+
+
+@pytest.mark.parametrize("fails", ["judge", "pass", "next pass"])
+def test_what_fails_in_a_pass_is_heard_by_those_it_is_for_and_the_others_go_on(fails, monkeypatch):
+    made = network()
+    batch, contexts = Batch(made), ([1, 2, 3, 4], [5, 6, 7])
+    targets = [CachedModel(made) for _ in contexts]
+    read_prompts([Prompt(target, context) for target, context in zip(targets, contexts, strict=True)])
+    replies = [sharing(batch, target, context) for target, context in zip(targets, contexts, strict=True)]
+    first, second = parts = [next(reply) for reply in replies]
+    if fails == "judge":
+        parts = [dataclasses.replace(first, judge=lambda *_: 1 / 0), second]
+    queue, passes = Batch.queue, []
+
+    def failing(self, tokens):
+        passes.append(set(tokens))
+        if (fails, len(passes)) in (("pass", 1), ("next pass", 2)):
+            raise RuntimeError("[METAL] Insufficient Memory")
+        queue(self, tokens)
+
+    monkeypatch.setattr(Batch, "queue", failing)
+    errors = [type(error) for error in batch.run(parts).values()]
+    both = {first.member, second.member}
+    if fails == "judge":
+        assert errors == [ZeroDivisionError, type(None)] and passes == [both, {second.member}]
+    else:
+        assert errors == [RuntimeError] * 2 and passes == [both] * (1 if fails == "pass" else 2)

@@ -4,11 +4,11 @@ import mlx.core as mx
 import pytest
 
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.engine.group import MARK, Group, SharedDecisions
+from specdec_cli.engine.group import MARK, Group, Ranks
 from specdec_cli.engine.planning.policy import Plan
 
 
-class Ranks:
+class Both:
     """Rank `number` of two, for a Group; `total` is what a sum of its values comes to."""
 
     def __init__(self, number, total, monkeypatch):
@@ -17,7 +17,7 @@ class Ranks:
 
 
 def group(number, total, monkeypatch):
-    return Group(Ranks(number, total, monkeypatch))
+    return Group(Both(number, total, monkeypatch))
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -50,17 +50,16 @@ def messages(monkeypatch, context, act):
         sent.append(values.tolist())
         return values + values * 1
 
-    decisions = SharedDecisions(group(0, total, monkeypatch), context, lambda: False)
-    act(decisions)
+    act(Ranks(group(0, total, monkeypatch), context, lambda: False))
     return sent
 
 
-def decide(decisions):
-    decisions._send(Plan(), ["none"])
+def decide(ranks):
+    ranks._send(Plan())
 
 
 ACTS = {"the same": ([5, 6, 7], decide), "earlier": ([5, 9, 7], decide), "longer": ([5, 6, 7, 7], decide)}
-ACTS["the end"] = ([5, 6, 7], lambda decisions: decisions._message([0] * 5))
+ACTS["the end"] = ([5, 6, 7], lambda ranks: ranks._message([0] * 4))
 
 
 @pytest.mark.parametrize("other", ACTS)
@@ -74,18 +73,18 @@ def test_messages_tell_every_token_and_the_end_apart_and_have_one_shape(other, m
 def test_a_digest_goes_on_where_the_last_message_ended(monkeypatch):
     context = [5, 6]
 
-    def twice(decisions):
-        decide(decisions)
+    def twice(ranks):
+        decide(ranks)
         context.extend([7, 8])
-        decide(decisions)
+        decide(ranks)
 
     assert messages(monkeypatch, context, twice)[1] == messages(monkeypatch, [5, 6, 7, 8], decide)[0]
 
 
 def test_the_end_of_a_reply_is_refused_where_contexts_differ(monkeypatch):
-    decisions = SharedDecisions(group(0, lambda values: values + 1, monkeypatch), [5, 6], lambda: False)
+    ranks = Ranks(group(0, lambda values: values + 1, monkeypatch), [5, 6], lambda: False)
     with pytest.raises(SpecdecError, match="different tokens after 2 tokens"):
-        decisions.flag(True)
+        ranks.agrees(True)
 
 
 def test_what_is_another_on_a_rank_is_named_with_both_values(monkeypatch):

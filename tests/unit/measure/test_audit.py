@@ -160,7 +160,7 @@ def test_a_flipped_near_tie_passes_and_the_same_flip_elsewhere_does_not(twins, t
 def test_json_is_one_object(tiny_pair, prompts, specdec):
     target, draft = tiny_pair
     code, out, err = specdec(
-        "audit", "--target", target, "--draft", draft, "--prompts", prompts, "-n", 4, "-k", "1,3", "--json"
+        "audit", "--target", target, "--draft", draft, "--prompts", prompts, "-n", 16, "-k", "1,3", "--json"
     )
     found = json.loads(out)
     assert (code, err) == (0, "")

@@ -13,7 +13,7 @@ import pytest
 
 from fakes.models import TINY, tiny_folder
 from specdec_cli.apps.bench.bench import parse_lengths
-from specdec_cli.apps.bench.command import BenchOptions
+from specdec_cli.apps.bench.options import BenchOptions
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.result import from_dict, read_result
 from specdec_cli.command.table import CONTENDERS

@@ -25,6 +25,9 @@ class Held:
     def reach(self, prompt):
         return min(Slot(self).shared(prompt), len(prompt) - 1)
 
+    def own_ends(self, context, ends):
+        return ends
+
     def mark(self, marks, snapshots):
         pass
 

@@ -15,7 +15,7 @@ from specdec_cli.apps.serve.scheduler import Scheduler
 from specdec_cli.apps.serve.shares import FairClock
 from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.core.request import Constraint
-from specdec_cli.engine.batch import Batch, Seat
+from specdec_cli.engine.batch import Batch, Member
 from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.session.capacity import capacity_of
 
@@ -87,15 +87,15 @@ def test_a_client_that_leaves_a_shared_pass_ends_alone(pair, desk):
     [RuntimeError("[METAL] Insufficient Memory"), RuntimeError("[METAL] Impacting Interactivity"), ValueError("?")],
 )
 def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, error):
-    run, passes = Batch.run, []
+    queue, passes = Batch.queue, []
 
-    def failing(self):
-        passes.append(len(self))
+    def failing(self, tokens):
+        passes.append(len(self.members))
         if len(passes) == 6:
             raise error
-        run(self)
+        queue(self, tokens)
 
-    monkeypatch.setattr(Batch, "run", failing)
+    monkeypatch.setattr(Batch, "queue", failing)
     jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
     ends = [client.end for client in together(desk, jobs)]
     failed = [end for end in ends if isinstance(end, Failure)]
@@ -123,17 +123,16 @@ def test_a_reading_that_fails_ends_the_requests_whose_prompts_it_read_and_no_lat
 
 def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, monkeypatch):
     """Of one conversation, in the middle of a shared pass."""
-    from specdec_cli.engine.batch import Seat
+    queue, spoiled = Batch.queue, []
 
-    put, spoiled = Seat.put, []
+    def spoiling(self, tokens):
+        queue(self, tokens)
+        if len(tokens) == 3 and not spoiled:
+            spoiled.extend([*tokens][:1])
+            output = self.queued[spoiled[0]]
+            self.queued[spoiled[0]] = replace(output, logits=output.logits * mx.array(float("nan")))
 
-    def spoiling(seat, output, sharers):
-        if sharers == 3 and not spoiled:
-            spoiled.append(seat)
-            output = replace(output, logits=output.logits * mx.array(float("nan")))
-        put(seat, output, sharers)
-
-    monkeypatch.setattr(Seat, "put", spoiling)
+    monkeypatch.setattr(Batch, "queue", spoiling)
     jobs = [job(ids(20, n), 40, k="auto") for n in range(3)]
     ends = [client.end for client in together(desk, jobs)]
     assert sum(isinstance(end, Failure) and "not numbers" in end.message for end in ends) == 1
@@ -203,9 +202,9 @@ class Asked:
     costs = SimpleNamespace(batch_steps=lambda rows, seconds: seconds)
 
     def __init__(self, pair, prompt_tokens, tokens=10):
-        self.handle, self.decodes = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), True
-        self.seat, self.emitted, self.drafted = Seat(Batch(pair.first.target.network)), 1, False
-        self.seat.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
+        self.handle, self.stage = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), running.Stage.DECODES
+        self.member, self.emitted, self.drafted = Member(Batch(pair.first.target.network)), 1, False
+        self.member.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
 
 
 @pytest.fixture
@@ -222,7 +221,7 @@ def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
         need = capacity.target_bytes(10 * few + 20 + MOST_GAPS) * (4 if few == 3 else 2)
         for room, sharers in ((need, few), (need - 1, few - 1 if few > 2 else 0)):
             sharing.choose(asked[:few], room)
-            assert [job.seat.wanted for job in asked[:few]] == [at < sharers for at in range(few)]
+            assert [job.member.shares for job in asked[:few]] == [at < sharers for at in range(few)]
 
 
 @pytest.mark.parametrize(("seconds", "pays"), [(2.99, True), (3.01, False)])
@@ -230,10 +229,10 @@ def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, secon
     sharing, _, asked = three
     for _ in range(running.TRIED_PASSES):
         sharing.choose(asked, 1 << 60)
-        assert all(job.seat.wanted for job in asked)
+        assert all(job.member.shares for job in asked)
         sharing.observe(asked, seconds)
     sharing.choose(asked, 1 << 60)
-    assert [job.seat.wanted for job in asked] == [pays] * 3
+    assert [job.member.shares for job in asked] == [pays] * 3
 
 
 def test_a_pass_with_drafts_pays_by_the_tokens_that_it_gives(three):
@@ -245,7 +244,7 @@ def test_a_pass_with_drafts_pays_by_the_tokens_that_it_gives(three):
         sharing.choose(asked, 1 << 60)
         sharing.observe(asked, 4.0)
     sharing.choose(asked, 1 << 60)
-    assert all(job_.seat.wanted for job_ in asked)
+    assert all(job_.member.shares for job_ in asked)
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(1.9, True), (2.1, False)])

@@ -36,8 +36,8 @@ class Says(Drafter):
 
 def proposed(tokens, with_law, forced=(), k=6):
     made = Drafters(Says(tokens, with_law), k, constraint=Even(forced))
-    made.decide(32)
-    return finished(made.propose([1]))
+    made.follow(made.decide(32))
+    return made.legal(finished(made.propose([1])))
 
 
 def test_a_draft_without_a_law_ends_before_its_first_illegal_token():
