@@ -105,11 +105,11 @@ def require_named(spec: PairSpec, raw: bool) -> None:
 def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> StatusLine:
     """A line for a person, before the imports that take seconds: choosing a draft may read several tokenizers."""
     from specdec_cli.terminal import terminal
-    from specdec_cli.terminal.panel import status
+    from specdec_cli.terminal.panel.status import StatusLine
 
-    patience = 0.0 if terminal.is_terminal(sys.stderr) else status.PATIENCE_SECONDS
+    patience = 0.0 if terminal.is_terminal(sys.stderr) else None
     title = f"loading {models.pair or models.target or 'a pair'}"
-    return status.StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience)
+    return StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience)
 
 
 @contextmanager

@@ -6,12 +6,14 @@ import io
 import os
 import signal
 import sys
+from math import inf
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.main import main
 from specdec_cli.session.signals import ENDING
+from specdec_cli.terminal.panel import status
 
 
 class Command:
@@ -23,6 +25,8 @@ class Command:
         own = {"HOME": home, "SPECDEC_MODELS": self.models, "SPECDEC_CONFIG": self.config}
         for name, value in {**own, "COLUMNS": "80", "MLX_ENABLE_TF32": os.environ["MLX_ENABLE_TF32"]}.items():
             monkeypatch.setenv(name, str(value))
+        # A slow machine says what a fast one does: only what asks for a line from its beginning has one.
+        monkeypatch.setattr(status, "PATIENCE_SECONDS", inf)
 
     def __call__(self, *arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
         self._monkeypatch.setattr(sys, "argv", ["specdec", *map(str, arguments)])

@@ -26,7 +26,7 @@ from specdec_cli.terminal.summary import SEPARATOR
 from specdec_cli.terminal.suspension import Suspension, may_draw
 from specdec_cli.terminal.terminal import can_draw, make_console, print_words, safe, terminal_size
 
-PATIENCE_SECONDS: Final = 3.0
+PATIENCE_SECONDS = 3.0
 TICK_SECONDS: Final = 0.25
 LEAVING_SECONDS: Final = 2.0
 """Longest wait for a frame that is being written, before the terminal is given back."""
@@ -63,8 +63,9 @@ def reading_step(prompt_tokens: int, reading: Reading | None = None) -> Step:
 class StatusLine:
     """What shows a long step on `err`, for as long as the context, which may be entered again; nothing unless `shown`.
 
-    `patience` are the seconds of counted work after which it is worth a line where nothing can be drawn, as in `plain`.
-    What cannot be counted, such as the start of a library, is worth none, unless there is no patience at all.
+    `patience`, else PATIENCE_SECONDS, is how long counted work takes until it is worth a line where nothing can be
+    drawn, as in `plain`. What cannot be counted, such as the start of a library, is worth none, unless there is no
+    patience at all.
     """
 
     def __init__(
@@ -74,10 +75,11 @@ class StatusLine:
         *,
         shown: bool = True,
         plain: bool = False,
-        patience: float = PATIENCE_SECONDS,
+        patience: float | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._err, self._title, self._shown, self._clock, self._patience = err, title, shown, clock, patience
+        self._err, self._title, self._shown, self._clock = err, title, shown, clock
+        self._patience = PATIENCE_SECONDS if patience is None else patience
         self._console, self._draws = make_console(err, plain=plain), shown and not plain and can_draw(err)
         self._region = LiveRegion(self._console, err, lambda: terminal_size(err))
         self._drawing, self._open, self._told, self._since = RLock(), False, False, inf
