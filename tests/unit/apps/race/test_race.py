@@ -69,7 +69,9 @@ def test_both_lanes_write_what_a_plain_reply_writes(pair, k, drafter, temperatur
 
 def test_an_interruption_ends_both_lanes(pair):
     seen = []
-    plan = RacePlan(Request(max_tokens=200, k=3, ignore_eos=True), pair.text_tokens(PROMPT), PROMPT, raw=True, turn_seconds=0.0)
+    plan = RacePlan(
+        Request(max_tokens=200, k=3, ignore_eos=True), pair.text_tokens(PROMPT), PROMPT, raw=True, turn_seconds=0.0
+    )
     for event in race(pair, plan, lambda: len(seen) > 30):
         seen.append(event)
     reasons = [event.event.reason for event in seen if isinstance(event, LaneStep) and isinstance(event.event, Finish)]
