@@ -218,7 +218,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--speed X", "Play X times as fast; inf does not wait", default="1; inf into a pipe"),
         Row("-a, --all", "List also the pairs that need more memory", name="every"),
         Row("-a, --all", "End every server", name="every", of="stop"),
-        Row("--search WORDS", "List only those that contain all these words"),
         Row("--all", "Delete every kept chat", of="delete", name="every"),
         Row("-a, --all", "List also what is at its default", of="show", name="every"),
         Row("--verify", "Compare every file's checksum with the Hub's"),
@@ -365,6 +364,7 @@ MOVED: Mapping[str, str] = {
     **dict.fromkeys(("--panel", "--no-panel"), "leave it out: no panel is drawn here"),
     "--panel-size": "--no-panel hides the panel; where little room is, it is one line by itself",
     "--show-rejected": "--rounds prints every round with what was rejected; so do --trace FILE and specdec replay FILE",
+    "--search": "grep -l WORDS FOLDER/*.jsonl, where specdec doctor names the folder of your chats",
     "--report": "its parts: specdec doctor --selftest --json, specdec audit --json, specdec bench --json",
     "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,
 }

@@ -5,7 +5,6 @@ Nothing is kept unless a person is told so at the first one, and what was delete
 
 from __future__ import annotations
 
-import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -20,8 +19,6 @@ from specdec_cli.session.transcript import Transcript, load
 TOLD = "this chat is kept: specdec chats; --private keeps none"
 DELETED = "this chat was deleted, so it is no longer kept; /save FILE saves it"
 FORKED = "another specdec continued this chat, so it is kept here as a chat of its own"
-# Characters that a search shows, and how many of them are before what it found.
-EXCERPT, BEFORE = 200, 12
 
 
 def kept_folder() -> Path:
@@ -65,21 +62,15 @@ def pair_of(chat: Transcript) -> str:
     return str(chat.header.get("pair") or "–")
 
 
-def described(path: Path, words: Sequence[str] = ()) -> tuple[str, ...]:
-    """When it was written, pair, turns, first words, and where `words` are in its messages; empty if they are not."""
+def described(path: Path) -> tuple[str, str, str, str]:
+    """When it was written, pair, turns, first words."""
     when = written_on(path)
     try:
         chat = load(path)
     except UsageError as error:
-        return () if words else (when, "–", "–", error.message, "")
+        return when, "–", "–", error.message
     turns = chat.conversation.turns
-    text = " ".join(" ".join(f"{turn.user} {turn.answer.text}" for turn in turns).split())
-    found = [one.start() for word in words if (one := re.search(re.escape(word), text, re.IGNORECASE))]
-    if len(found) < len(words):
-        return ()
-    begin = max(found[0] - BEFORE, 0) if found else len(text)
-    part = "…" * (0 < begin < len(text)) + text[begin : begin + EXCERPT]
-    return when, pair_of(chat), str(len(turns)), turns[0].user if turns else "", part
+    return when, pair_of(chat), str(len(turns)), turns[0].user if turns else ""
 
 
 def delete(paths: Sequence[Path]) -> dict[Path, str]:

@@ -20,19 +20,18 @@ app.add_typer(chats_app, name="chats")
 
 @chats_app.callback()
 @grouped
-def chats(*, context: typer.Context, search: str = "") -> None:
+def chats(*, context: typer.Context) -> None:
     """Your kept chats: list, show, export, delete."""
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.apps.chat.chats_screen import print_chats
     from specdec_cli.session.kept_chats import described, kept_chats
 
-    known = kept_chats()
-    rows = [(str(number), *row) for number, path in enumerate(known, 1) if (row := described(path, search.split()))]
+    rows = [(str(number), *described(path)) for number, path in enumerate(kept_chats(), 1)]
     if rows:
         print_chats(sys.stdout, rows)
     else:
-        notify(f"none of {count(len(known), 'chat')} contains that" if known else "no chat is kept", plain=False)
+        notify("no chat is kept", plain=False)
 
 
 @chats_app.command("show")
@@ -72,7 +71,7 @@ def delete(*, number: int | None = None, every: bool = False, yes: bool = False)
     paths = kept.kept_chats() if number is None else [kept.kept_chat(number)]
     what = f"all {count(len(paths), 'kept chat')}"
     if number is not None:
-        when, _, _, words, _ = kept.described(paths[0])
+        when, _, _, words = kept.described(paths[0])
         what = f"chat {number} of {when}: {' '.join(words.split())[:40]}"
     ask(f"Delete {what}?", yes or not paths)
     stay = kept.delete(paths)

@@ -14,10 +14,10 @@ from specdec_cli.terminal.terminal import is_terminal, make_console, safe
 
 
 def print_chats(out: TextIO, rows: Sequence[Sequence[str]]) -> None:
-    """Number, day, pair, turns, first words, what a search found: a table, or into a pipe tab-separated lines."""
+    """Number, day, pair, turns, first words: a table, or into a pipe tab-separated lines."""
     lines = [[" ".join(safe(cell).split()) for cell in row] for row in rows]
     if not is_terminal(out):
-        out.writelines("\t".join(line).rstrip() + "\n" for line in lines)
+        out.writelines("\t".join(line) + "\n" for line in lines)
         return
     console = make_console(out, plain=False)
     table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
@@ -26,9 +26,8 @@ def print_chats(out: TextIO, rows: Sequence[Sequence[str]]) -> None:
     table.add_column("pair", no_wrap=True, overflow="ellipsis", max_width=console.width // 5)
     table.add_column("turns", justify="right", no_wrap=True)
     table.add_column("begins")
-    for *cells, words, found in lines:
-        begins = Text(words, no_wrap=True, overflow="ellipsis").append(f"\n{found}" if found else "", "dim")
-        table.add_row(*map(Text, cells), begins)
+    for *cells, words in lines:
+        table.add_row(*map(Text, cells), Text(words, no_wrap=True, overflow="ellipsis"))
     with console.capture() as captured:
         console.print(table, Text("\nspecdec chat -c continues the last one, --resume N another", "dim"))
     print_text(out, captured.get(), plain=False)

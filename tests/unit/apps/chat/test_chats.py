@@ -57,14 +57,6 @@ def test_the_list_has_the_last_chat_first_and_a_pipe_gets_a_line_each(three):
     )
 
 
-def test_a_search_finds_chats_with_all_words_by_their_numbers(three):
-    found = "3\t01 Jan 2021\ttiny\t2\tHow do I read lines?\t…loop. And a FILE? open()\n"
-    assert three("chats", "--search", "file LOOP") == (0, found, "")
-    assert "needle in a haystack\n" in three("chats", "--search", "needle")[1]
-    assert three("chats", "--search", "loop needle") == (0, "", "none of 3 chats contains that\n")
-    assert three("chats", "--search", ".*")[1] == ""  # no pattern
-
-
 def test_show_and_export_give_one_document(three, tmp_path):
     document = (
         "# Chat with tiny\n\n02 Jan 2021, 1 turn\n\n## System\n\nBe brief.\n\n## You\n\nthird\n\n## tiny\n\nof of"
@@ -102,7 +94,7 @@ def test_a_hostile_file_is_shown_filtered(specdec, tmp_path):
     keep("x", (HOSTILE, HOSTILE), pair=HOSTILE, system=HOSTILE)
     file = tmp_path / "x.md"
     specdec("chats", "show", "1", "--export", file)
-    outputs = [specdec("chats", *words)[1] for words in ([], ["--search", "title"], ["--search", "d"], ["show", "1"])]
+    outputs = [specdec("chats", *words)[1] for words in ([], ["show", "1"])]
     outputs += [specdec("chats", "delete", "1")[2], file.read_text()]
     assert outputs[0].split("\t")[2:] == ["abc d e\N{REPLACEMENT CHARACTER}", "1", "abc d e\N{REPLACEMENT CHARACTER}\n"]
     for output in outputs:
@@ -125,7 +117,6 @@ def test_a_damaged_file_is_listed_says_why_and_can_be_deleted(specdec):
     path = keep_broken()
     listed = specdec("chats")[1].splitlines()
     assert listed[0].startswith(f"1\t05 Jan 2021\t–\t–\t{path}:2 is damaged: ") and listed[1].endswith("\thello")
-    assert specdec("chats", "--search", "hello")[1].startswith("2\t")
     assert f"{path}:2 is damaged" in specdec.refused("chats", "show", "1")[1]
     assert specdec("chats", "delete", "1", "-y")[0] == 0 and len(kept_chats()) == 1
 
