@@ -4,22 +4,25 @@ A pass is bound by memory traffic, so a few rows more cost little. Only the netw
 reply keeps its rule, noise, constraint and penalties. Its logits are those that it would have alone, up to rounding: a
 device may sum in another order where a pass has more rows, so a near-tie can flip.
 
-A reply yields what it asks of whoever runs several: a `Prompt` to be read, or its `Part` of the next pass. `Batch.run`
-answers the parts. Letters: K drafted tokens.
+A reply yields what it asks of whoever runs several: a `Prompt` to be read, a step of its draft, or its `Part` of the
+next pass. `Batch.draft` answers the steps, `Batch.run` the parts. Letters: K drafted tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 import mlx.core as mx
 
+from specdec_cli.core.errors import Refused
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.rollback import Caches
 from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.draft import NO_TOKENS
+from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.model import CachedModel, Network, Output
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Plan, Worth
@@ -67,7 +70,7 @@ class Part:
     ends: bool
 
 
-Ask = Prompt | Part
+Ask = Prompt | DraftStep | Part
 """What a reply yields where it asks for something of whoever runs it; it goes on once it is resumed."""
 
 
@@ -93,19 +96,24 @@ class Member:
         self.drafts, self.worth = plan.k > 0, plan.worth
         return Plan(reason=plan.reason, shared=True) if self in self.batch.queued else plan
 
+    @property
+    def length(self) -> int:
+        """Tokens in its row."""
+        return self.batch.rows.length(self.batch.members.index(self))
+
     def join(self, caches: Caches) -> None:
         """Take a row behind what `caches` hold."""
         self.batch.rows.join(caches.layers, caches.length)
         self.batch.members.append(self)
 
     def take_back(self, count: int) -> None:
-        """The last `count` tokens of its part of the last pass were rejected."""
+        """The last `count` tokens that it fed were rejected."""
         self.batch.rows.take_back(self.batch.members.index(self), count)
 
     def leave(self, caches: Caches, length: int) -> None:
         """Give the row back, whose place the last one takes.
 
-        `caches` then hold its first `length` tokens: all but some of the last pass.
+        `caches` then hold its first `length` tokens: all but some that it fed last.
         """
         members = self.batch.members
         row = members.index(self)
@@ -119,15 +127,38 @@ class Member:
 class Batch:
     """The passes that `members` share, and their `rows`. Raises: Refused where a network's caches have no rows.
 
-    `queued`: what its members have not judged yet of the last pass, which so many `sharers` share.
+    `queued`: what its members have not judged yet of the last pass, which so many `sharers` share. `drafts` is that of
+    the draft model, whose steps they share, too; None where each makes its draft alone.
     """
 
-    def __init__(self, network: Network, takes_drafts: bool = False) -> None:
+    def __init__(self, network: Network, takes_drafts: bool = False, draft: Network | None = None) -> None:
         """`takes_drafts`: passes may hold drafts."""
         self._network, self.rows = network, Rows(Caches(network.module, network.kv).layers)
         self.members: list[Member] = []
         self.queued: dict[Member, Output] = {}
         self.sharers, self.takes_drafts = 0, takes_drafts
+        self.drafts: Batch | None = None
+        with suppress(Refused):
+            if draft and (drafts := Batch(draft)).rows.takes_back:
+                self.drafts = drafts
+
+    def expect(self, count: int) -> None:
+        """So many replies are about to share passes."""
+        self.rows.expect(count)
+        if self.drafts:
+            self.drafts.expect(count)
+
+    def draft(self, steps: Sequence[DraftStep]) -> None:
+        """All `steps` in one pass of the draft model. A reply whose first one it is takes a row there."""
+        drafts = self.drafts
+        assert drafts is not None
+        for step in steps:
+            if step.model.row is None:
+                step.model.join(Member(drafts))
+        asked = {member: step for member in drafts.members for step in steps if step.model.row is member}
+        drafts.queue({member: step.tokens for member, step in asked.items()})
+        for member, step in asked.items():
+            step.logits = drafts.queued.pop(member).logits
 
     def run(self, parts: Sequence[Part]) -> dict[Part, Exception | None]:
         """A pass over `parts`, queued with its verdicts, unless one is that was queued ahead. Where nobody drafts, the

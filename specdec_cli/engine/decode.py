@@ -13,13 +13,14 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 
 from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine.batch import Member, Part
+from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
 
-def rounds_of(steps: Iterable[Round | Reading | Part]) -> Iterator[Round]:
+def rounds_of(steps: Iterable[Round | Reading | DraftStep | Part]) -> Iterator[Round]:
     """The rounds alone, for a caller that has nothing else to do while a context is read."""
     return (step for step in steps if isinstance(step, Round))
 
@@ -35,11 +36,11 @@ def decode(
     cancelled: Callable[[], bool] = lambda: False,
     logprobs: int | None = None,
     member: Member | None = None,
-) -> Generator[Round | Reading | Part]:
+) -> Generator[Round | Reading | DraftStep | Part]:
     """Rounds until a stop token, `max_tokens` or `cancelled()`; `context` grows in place by what each round emitted.
 
     Where the draft has a long context to read, a Reading comes between two chunks of it. Where the `member` of a batch
-    shares the next pass, its Part of that comes, and is judged before the next step is asked for.
+    shares the next pass, the steps of its draft come, and its Part of the pass: each is answered before it goes on.
 
     `logprobs`: emitted tokens come with their log-probability and that many of the best ones; None: without.
 
@@ -56,7 +57,7 @@ def decode(
             if cancelled():
                 break
             if device.shared:  # 1 draft K tokens, 2 verify them in one pass, 3 judge them
-                yield device.ask(ends=left == 1)
+                yield from device.ask(ends=left == 1)
             else:
                 device.launch()
             if not device.in_flight:  # it was resumed before the pass: nobody waits for it any more

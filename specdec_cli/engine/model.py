@@ -83,6 +83,10 @@ class SharedRow(Protocol):
     def take_back(self, count: int) -> None:
         """The last `count` tokens of its part of the last pass were rejected."""
 
+    @property
+    def length(self) -> int:
+        """Tokens that it holds."""
+
     def join(self, caches: Caches) -> None:
         """Take a row behind what `caches` hold."""
 
@@ -233,7 +237,7 @@ class CachedModel:
         self.origin = 0
         self._marks: tuple[int, ...] = ()
         self._released = False
-        self._row: SharedRow | None = None
+        self.row: SharedRow | None = None
         # Tokens of a prompt that one pass reads at most, where somebody waits for its end; None: as many as are fast.
         self.most_chunk_tokens: int | None = None
         self.vocab_size: int = self._dry_run().shape[-1]
@@ -283,8 +287,8 @@ class CachedModel:
 
     @property
     def length(self) -> int:
-        """The position at which the caches end, what is queued on the device included."""
-        return self.origin + self._caches.length
+        """The position at which the caches end, what is queued on the device included; of a row, what is committed."""
+        return self.origin + (self._caches.length if self.row is None else len(self._read))
 
     @property
     def read(self) -> Sequence[int]:
@@ -345,7 +349,7 @@ class CachedModel:
 
     def forget(self) -> None:
         """Empty the caches, those that a failure left in a row of others as well."""
-        self._row = None
+        self.row = None
         self._read.clear()
         self._caches.reset()
         self.origin = 0
@@ -400,13 +404,17 @@ class CachedModel:
         Feeds the part of `context` that is not yet in the caches (at least its last token), so the cost on the host
         does not grow with the context. The caller commits what became true.
         """
+        unfed = self.unfed(context)
+        output = self.forward(mx.concatenate([unfed, pending]) if pending.size else unfed)
+        return output.last(pending.size + 1)
+
+    def unfed(self, context: Sequence[int]) -> mx.array:
+        """The last tokens [T] of `context`, at least one, as they are to be fed: all else is held."""
         self.commit(context, min(self.length, len(context) - 1))
-        if len(context) - self.length > MAX_UNREAD or not self.has_room(context):
+        if self.row is None and (len(context) - self.length > MAX_UNREAD or not self.has_room(context)):
             # A rollback went far back: a pass of its own is a place that later rollbacks can return to.
             deque(self.prefill(context), maxlen=0)
-        unread = self.ids(context[self.length :])
-        output = self.forward(mx.concatenate([unread, pending]) if pending.size else unread)
-        return output.last(pending.size + 1)
+        return self.ids(context[self.length :])
 
     def ids(self, tokens: Sequence[int]) -> mx.array:
         """`tokens` [T] as they can be fed: an id without an embedding, which mlx reads out of bounds, as the last one.
@@ -430,10 +438,19 @@ class CachedModel:
         The caches may end up shorter than `length` (it was not all fed, or a cache can only return to an earlier
         point); the next `logits` feeds the gap.
         """
-        if self._row is None:
-            length = self._caches.rollback(max(min(length, self.length) - self.origin, 0))
+        length -= self.origin
+        if self.row is None:
+            length = self._caches.rollback(max(min(length, self._caches.length), 0))
             del self._read[length:]
         self._read += context[self.origin + len(self._read) : self.origin + length]
+
+    def cut(self, context: Sequence[int], length: int) -> None:
+        """`commit`, where fewer tokens may have been fed; of a row what is beyond is taken back."""
+        if self.row is not None:
+            held = self.origin + self.row.length
+            length = min(length, held)
+            self.row.take_back(held - length)
+        self.commit(context, length)
 
     @property
     def trims(self) -> bool:
@@ -458,16 +475,16 @@ class CachedModel:
     def join(self, row: SharedRow) -> None:
         """From now on what comes next is read in passes that others share, until `leave`."""
         row.join(self._caches)
-        self._row = row
+        self.row = row
 
     def take_back(self, count: int) -> None:
         """In passes that are shared: the last `count` tokens of its part of the last one were rejected."""
-        if self._row is not None and count:
-            self._row.take_back(count)
+        if self.row is not None and count:
+            self.row.take_back(count)
 
     def leave(self, context: Sequence[int], length: int) -> None:
         """From now on `context` is continued alone: the caches hold its first `length` tokens again."""
-        if self._row is not None:
-            row, self._row = self._row, None
-            row.leave(self._caches, length)
+        if self.row is not None:
+            row, self.row = self.row, None
+            row.leave(self._caches, length - self.origin)
             self.commit(context, length)

@@ -20,7 +20,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.batch import Member, Part
 from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
 from specdec_cli.engine.draft import NOTHING, Draft
-from specdec_cli.engine.drafters.base import Proposal
+from specdec_cli.engine.drafters.base import DraftStep, Proposal
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import is_finite, not_finite, witness
 from specdec_cli.engine.model import CachedModel, Network, Output
@@ -35,11 +35,12 @@ TIMED_EVERY = 8
 
 
 class Proposed:
-    """The next round's draft in the making, as planned."""
+    """The next round's draft in the making, as planned. `shares`: its `steps` are asked for, else each runs at once."""
 
-    def __init__(self, plan: Plan, proposal: Proposal) -> None:
+    def __init__(self, plan: Plan, proposal: Proposal, shares: bool = False) -> None:
         self.plan, self.read_tokens, self.prefill_seconds = plan, 0, 0.0
-        self._proposal = proposal
+        self._proposal, self._shares = proposal, shares
+        self._asks: DraftStep | None = None
         self._draft: Draft | None = None
         self._first: int | None = None
         self.begun = False
@@ -51,15 +52,28 @@ class Proposed:
         return self._first
 
     def advance(self) -> int | None:
-        """One more step: the position read of the context; None where nothing is left to read."""
+        """One step further: the position read of the context; None where nothing is left to read."""
+        self._asks = None
         try:
-            return next(self._proposal)
+            while isinstance(step := next(self._proposal), DraftStep):
+                if self._shares:
+                    self._asks = step
+                    return None
+            return step
         except StopIteration as end:
             self._draft = end.value
             return None
 
+    def steps(self) -> Iterator[DraftStep]:
+        """Those that it asks for, once the context is read; each runs before the next one is asked for."""
+        self.begin()
+        while self._draft is None:
+            if self._asks:
+                yield self._asks
+            self.advance()
+
     def finish(self) -> Draft:
-        """All of it, queued."""
+        """All of it, queued; what nobody else ran runs now."""
         while self._draft is None:
             self.advance()
         return self._draft
@@ -122,6 +136,7 @@ class Pipeline:
         self._member, self.shared = member, False
         if member is not None:
             member.history = drafters.history
+            drafters.shares_steps = member.batch.drafts is not None
         self._since = clock()
         self._next: Proposed | None = None
         self._pass: Pass | None = None
@@ -140,8 +155,15 @@ class Pipeline:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.shared:
-            self._target.leave(self._context, len(self._context) - 1)
+            self._leave()
         self._target.commit(self._context, len(self._context) - 1)
+
+    def _leave(self) -> None:
+        """Go on alone."""
+        try:
+            self._drafters.leave()
+        finally:
+            self._target.leave(self._context, len(self._context) - 1)
 
     def propose(self, left: int, first: bool = False) -> None:
         """Plan the next round of a reply that may emit `left` tokens; nothing of it is queued yet."""
@@ -150,9 +172,10 @@ class Pipeline:
             self._target.catch_up(self._context)
             self._target.join(self._member)
         elif self.shared and not plan.shared:
-            self._target.leave(self._context, len(self._context) - 1)
+            self._leave()
         self.shared = plan.shared
-        self._next = Proposed(plan, self._drafters.propose(self._context))
+        shares_steps = plan.shared and self._member is not None and self._member.batch.drafts is not None
+        self._next = Proposed(plan, self._drafters.propose(self._context), shares_steps)
 
     def reconsider(self, left: int) -> None:
         """Plan the next round anew, if it is to be shared now, was not, and nothing of it has begun."""
@@ -203,9 +226,16 @@ class Pipeline:
             proposed.prefill_seconds = 0.0 if self._prefilled else ended - began
             self._prefilled = True
 
-    def ask(self, ends: bool) -> Part:
-        """Its part of the next shared pass: what is proposed, behind the last token. `ends`: see `Part`."""
-        assert self._member is not None
+    def ask(self, ends: bool) -> Iterator[DraftStep | Part]:
+        """The steps of its draft, then its part of the next shared pass: that draft behind the last token.
+
+        `ends`: see `Part`. Where it is gone on with before a step ran, nobody waits for it any more.
+        """
+        assert self._member is not None and self._next is not None
+        for step in self._next.steps():
+            yield step
+            if step.logits is None:
+                return
         proposed, draft = self._drafted()
 
         def judge(output: Output, sharers: int) -> mx.array:
@@ -216,7 +246,7 @@ class Pipeline:
 
         last = self._target.ids(self._context[-1:])
         tokens = mx.concatenate([last, draft.tokens]) if len(draft) else last
-        return Part(self._member, tokens, judge, ends)
+        yield Part(self._member, tokens, judge, ends)
 
     def launch(self) -> None:
         """Draft, verify and judge what is proposed; nothing is read back. A pass in flight already is kept."""

@@ -25,7 +25,7 @@ from specdec_cli.core.safetensors import Stored, read_header
 from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import finished
-from specdec_cli.engine.drafters.stepwise import StepwiseDrafter
+from specdec_cli.engine.drafters.stepwise import Scored, StepwiseDrafter
 from specdec_cli.engine.hidden import hook
 from specdec_cli.engine.load import blank_network
 from specdec_cli.engine.pipeline import read_back
@@ -52,11 +52,12 @@ class _Blank(StepwiseDrafter):
         super().__init__(rule)
         self._row = row
 
-    def _first_logits(self, context: Sequence[int]) -> mx.array:
+    def _first_logits(self, context: Sequence[int]) -> Scored:
+        yield from ()
         return self._row
 
-    def _next_logits(self, token: mx.array) -> mx.array:
-        return self._row
+    def _next_logits(self, token: mx.array) -> Scored:
+        return self._first_logits(())
 
 
 def warm_up(rule: str, sampling: Sampling, vocab_size: int, dtype: str, by_network: bool, looks_up: bool) -> None:

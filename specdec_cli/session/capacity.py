@@ -58,9 +58,9 @@ class Capacity:
         """Bytes of one conversation of so many tokens."""
         return _bytes_at(self.caches, tokens)
 
-    def target_bytes(self, tokens: int) -> int:
-        """Of these what attention of the target reads."""
-        return _bytes_at(self.target_caches, tokens)
+    def row_bytes(self, tokens: int, shares_steps: bool) -> int:
+        """Of a row in shared passes: what the target attends to; the draft's caches too, if it `shares_steps`."""
+        return _bytes_at(self.caches if shares_steps else self.target_caches, tokens)
 
 
 def _bytes_at(sizes: tuple[tuple[int, int], ...], tokens: int) -> int:

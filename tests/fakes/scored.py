@@ -15,7 +15,7 @@ class ScoredModel:
     """Its memo is a length alone. Subclasses say `rows(tokens)` [n, V], of tokens that follow `length` others."""
 
     vocab_size: int
-    length = 0
+    length, read = 0, ()
     network = SimpleNamespace(agreed=lambda values: values)  # of one machine
 
     def rows(self, tokens: mx.array) -> mx.array:
@@ -26,18 +26,23 @@ class ScoredModel:
         self.length += tokens.size
         return Output(scores)
 
-    def outputs(self, context, pending=NO_TOKENS) -> Output:
+    def unfed(self, context) -> mx.array:
         self.length = len(context) - 1
-        return self.forward(mx.concatenate([mx.array(context[-1:], mx.int32), pending]))
+        return mx.array(context[-1:], mx.int32)
 
-    def logits(self, context, pending):
-        return self.outputs(context, pending).logits
+    def outputs(self, context, pending=NO_TOKENS) -> Output:
+        return self.forward(mx.concatenate([self.unfed(context), pending]))
 
     def extend(self, tokens):
         return self.forward(tokens).logits
 
     def commit(self, context, length) -> None:
         self.length = min(self.length, length)
+
+    cut = commit
+
+    def leave(self, context, length) -> None:
+        """It shares no passes."""
 
     def reuse(self, context) -> int:
         return self.length

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from specdec_cli.core.events import Round
 from specdec_cli.engine.batch import Batch, Member, Part
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.drafters.base import read_together
+from specdec_cli.engine.drafters.base import DraftStep, read_together
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
@@ -26,7 +26,7 @@ class Reply:
         cancelled_after: float = float("inf"),
     ) -> None:
         self.target, self.context, self.rounds = target, list(context), list[Round]()
-        self.asks: Part | None = None
+        self.asks: Part | DraftStep | None = None
         self.ended = False
         self._drafters, self._rule, self._tokens, self._last = drafters, rule, tokens, cancelled_after
 
@@ -45,7 +45,7 @@ class Reply:
     def go_on(self) -> None:
         """Up to its next round, to what it asks for, or to its end."""
         step = next(self._steps, None)
-        self.asks, self.ended = step if isinstance(step, Part) else None, step is None
+        self.asks, self.ended = step if isinstance(step, Part | DraftStep) else None, step is None
         if isinstance(step, Round):
             self.rounds.append(step)
 
@@ -72,6 +72,10 @@ def run_together(batch: Batch, replies: Sequence[Reply], seed: int) -> int:
         alone = [reply for reply in running if not reply.asks]
         if alone and chance.random() < 0.8:
             chance.choice(alone).go_on()
+        elif drafting := [reply for reply in running if isinstance(reply.asks, DraftStep)]:
+            batch.draft([reply.asks for reply in drafting if isinstance(reply.asks, DraftStep)])
+            for reply in drafting:
+                reply.go_on()
         elif asking := [reply for reply in running if reply.asks]:
             share(batch, asking, chance.random() < 0.5)
         running = [reply for reply in running if not reply.ended]
@@ -82,7 +86,7 @@ def share(batch: Batch, asking: Sequence[Reply], ahead: bool) -> None:
     """A pass of all who ask; `ahead`: all share the next one, so that it is queued at once if nobody drafts."""
     for reply in asking:
         reply.member.shares |= ahead
-    errors = batch.run([reply.asks for reply in asking if reply.asks])
+    errors = batch.run([reply.asks for reply in asking if isinstance(reply.asks, Part)])
     for reply in asking:
         if reply.asks in errors:
             assert errors[reply.asks] is None

@@ -10,6 +10,7 @@ from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Prompt, read_prompts
 from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache import rows
+from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.engine.drafters.stepwise import HeadDrafter, ModelDrafter
@@ -42,7 +43,8 @@ class Replies:
         self.architecture = architectures()[name]
         self.network = Network(tiny_network(self.architecture, 1), name)
         self.draft = Network(tiny_network(self.architecture, 1, self.architecture.noise), "draft")
-        self.batch, self._rule, self._drafts, self.drafted = prove(self.network), rule, drafts, 0
+        self._rule, self._drafts, self.drafted = rule, drafts, 0
+        self.batch = Batch(self.network, prove(self.network).takes_drafts, self.draft)
 
     def reply(self, number, cancelled_after=float("inf")):
         target = CachedModel(self.network)
@@ -84,6 +86,35 @@ def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(na
     assert not replies.differ(range(orders))
     assert replies.drafted > 8 * orders or not replies.batch.takes_drafts
     assert replies.batch.takes_drafts == (replies.batch.rows.takes_back and replies.network.positions is None)
+
+
+@pytest.mark.parametrize("name", [EACH[0], pytest.param("gemma3_text", marks=pytest.mark.slow)])
+def test_a_draft_whose_steps_others_shared_is_the_one_that_is_made_alone(name, monkeypatch):
+    """Also after rejections, where K differs, and past a window. The control forgets columns that hold no token."""
+    replies, sharers, step = Replies(name), [], Batch.draft
+    monkeypatch.setattr(Batch, "draft", lambda self, steps: (sharers.append(len(steps)), step(self, steps)))
+
+    def alone(reply, context, k):
+        size = reply.target.vocab_size
+        return finished(
+            ModelDrafter(CachedModel(replies.draft), size, greedy(size)).propose(context, k)
+        ).tokens.tolist()
+
+    def mistaken(seed):
+        """Rounds whose draft is not the network's own."""
+        some, found = [replies.reply(number) for number in range(len(LENGTHS))], 0
+        places = [len(reply.context) for reply in some]
+        run_together(replies.batch, some, seed)
+        for reply, place in zip(some, places, strict=True):
+            for round in reply.rounds:
+                drafted = [*round.draft]
+                found += bool(drafted) and drafted != alone(reply, reply.context[:place], len(drafted))
+                place += len(round.emitted)
+        return found
+
+    assert not any(map(mistaken, range(3))) and sum(many > 1 for many in sharers) > 20
+    monkeypatch.setattr(rows.Columns, "take_back", lambda self, row, count: None)
+    assert mistaken(0)
 
 
 def headed(kind):

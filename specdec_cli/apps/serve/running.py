@@ -20,6 +20,8 @@ from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, 
 from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
+from specdec_cli.engine.drafters.base import DraftStep
+from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.session.capacity import Capacity
@@ -102,7 +104,7 @@ class RunningJob:
                     match event:
                         case Prompt() if alone:
                             continue
-                        case Prompt() | Part():
+                        case Prompt() | DraftStep() | Part():
                             self.asks = event
                             continue
                         case Reading(reader="target"):
@@ -166,10 +168,12 @@ class Sharing:
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None
-        network = pair.first.target.network
+        network, draft = pair.first.target.network, pair.first.draft
         try:
             if parallel > 1 and not self.refusal:
-                self._batch = prove(network) if proof is None else Batch(network, proof.takes_drafts)
+                takes_drafts = prove(network).takes_drafts if proof is None else proof.takes_drafts
+                steps_of = draft.network if takes_drafts and isinstance(draft, CachedModel) else None
+                self._batch = Batch(network, takes_drafts, steps_of)
         except Refused as error:
             self.refusal = error.message
         # What was found out of the network.
@@ -192,7 +196,7 @@ class Sharing:
         sharing = self._fitting(able, room_bytes) if decoding else []
         if len(sharing) < 2 or not self._pays(sharing):
             sharing = []
-        self._batch.rows.expect(len(sharing))
+        self._batch.expect(len(sharing))
         for job in running:
             if job.member:
                 job.member.shares = job in sharing and (job not in decoding or len(decoding) > 1)
@@ -210,6 +214,14 @@ class Sharing:
         error = failure(lambda: read_prompts(prompts)) if len(prompts) > 1 else None
         for job in jobs:
             job.asks, job.stage, job.error = None, Stage.DECODES, error
+
+    def draft(self, jobs: Sequence[RunningJob]) -> None:
+        """A step of the drafts of `jobs`, which ask for it, in one pass."""
+        assert self._batch is not None
+        batch, steps = self._batch, [job.asks for job in jobs if isinstance(job.asks, DraftStep)]
+        error = failure(lambda: batch.draft(steps))
+        for job in jobs:
+            job.asks, job.error = None, error
 
     def run(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
         """A pass of `jobs`, which ask for it. Returns those that had a part of it, or failed by it."""
@@ -247,7 +259,8 @@ class Sharing:
         Where drafts are taken back, rows have columns without a token.
         """
         longest = max(most_tokens(job.handle.job, self._capacity) for job in jobs) + MOST_GAPS * self.proof.takes_drafts
-        return self._capacity.target_bytes(longest) << (len(jobs) - 1).bit_length()
+        shares_steps = self._batch is not None and self._batch.drafts is not None
+        return self._capacity.row_bytes(longest, shares_steps) << (len(jobs) - 1).bit_length()
 
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
         """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""

@@ -25,6 +25,7 @@ from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
 from specdec_cli.engine.batch import Part, Prompt
 from specdec_cli.engine.device import clear_cache
+from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.meter import Stopwatch
@@ -82,6 +83,8 @@ class Scheduler:
         self._sharing: Sharing | None = None
         self._unloads = False
         self._beginning: JobHandle | None = None
+        # Of the drafts of the next pass that is shared.
+        self._drafting_seconds = 0.0
         self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
         self._proofs: dict[str, Proof] = {}
@@ -289,6 +292,8 @@ class Scheduler:
             self._read_prompts()
         elif late := [one for one in self._jobs if one.is_late]:
             self._turn(late[0])
+        elif drafting := [one for one in self._jobs if isinstance(one.asks, DraftStep)]:
+            self._share_step(drafting)
         else:
             self._share_pass()
 
@@ -325,6 +330,14 @@ class Scheduler:
             job.had_seconds += seconds / len(jobs)
         self._fair.serve(seconds, running)
 
+    def _share_step(self, jobs: Sequence[RunningJob]) -> None:
+        """A step of the drafts of `jobs` in one pass, whose time they share."""
+        assert self._sharing is not None
+        began = self._clock()
+        with self._timed(jobs):
+            self._sharing.draft(jobs)
+        self._drafting_seconds += self._clock() - began
+
     def _share_pass(self) -> None:
         """One pass of all who ask for it, whose time they share, and what each says by it."""
         assert self._sharing is not None
@@ -332,7 +345,8 @@ class Scheduler:
         with self._timed(jobs):
             for job in self._sharing.run(jobs):
                 self._hand_on(job, alone=False)
-        self._sharing.observe(jobs, self._clock() - began)
+        self._sharing.observe(jobs, self._clock() - began + self._drafting_seconds)
+        self._drafting_seconds = 0.0
 
     def _hand_on(self, job: RunningJob, alone: bool) -> None:
         """The events of a turn of `job`, to its client."""

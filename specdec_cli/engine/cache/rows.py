@@ -18,6 +18,7 @@ import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, CacheList, KVCache
 
 from specdec_cli.core.errors import Refused
+from specdec_cli.core.request import MAX_K
 from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 
@@ -70,11 +71,12 @@ class Columns:
             new = mx.where(behind < mx.array([*fed])[:, None], begins + behind, NOTHING)
             self.places = mx.concatenate([self.last(self.most()), new], axis=1)
         self.tokens = [held + n for held, n in zip(self.tokens, fed, strict=True)]
-        self.taken_back = [tokens - n for n in fed]
-        self.gaps = [gaps + n for gaps, n in zip(self.gaps, self.taken_back, strict=True)]
+        self.gaps = [gaps + tokens - n for gaps, n in zip(self.gaps, fed, strict=True)]
+        # Behind a row that was fed nothing are the columns that were without a token before, too.
+        self.taken_back = [tokens - n + last * (not n) for last, n in zip(self.taken_back, fed, strict=True)]
 
     def take_back(self, row: int, count: int) -> None:
-        """The last `count` tokens of `row`, all of the last pass, are none any more."""
+        """The last `count` tokens of `row`, with no gap between them, are none any more."""
         if count:
             places = self.last(self.most())
             end = self.taken_back[row] + count
@@ -273,10 +275,10 @@ class KeyValueRows:
             )
 
     def _make_room(self, tokens: int) -> None:
-        """For `tokens` columns or more. What nobody attends to goes, but for a column: a pass may be taken back."""
+        """For `tokens` columns or more. What nobody attends to goes, but for what a draft may be taken back by."""
         assert self.keys is not None and self.values is not None
         rows = max(len(self._columns.tokens), self._columns.expected)
-        first, most = max(self._first() - 1, 0), 1 << (rows - 1).bit_length()
+        first, most = max(self._first() - MAX_K, 0), 1 << (rows - 1).bit_length()
         kept = [rows[:most, :, first : self._end, :] for rows in (self.keys, self.values)]
         step = -(-tokens // STEP_TOKENS) * STEP_TOKENS
         room = [mx.zeros([*rows.shape[:2], step, rows.shape[3]], rows.dtype) for rows in kept]
@@ -350,6 +352,10 @@ class Rows:
     def __len__(self) -> int:
         return len(self._columns.tokens)
 
+    def length(self, row: int) -> int:
+        """Tokens in `row`."""
+        return self._columns.tokens[row]
+
     @property
     def takes_back(self) -> bool:
         """Whether several tokens of a pass can be taken back: no recurrent state is among the caches."""
@@ -383,7 +389,7 @@ class Rows:
         columns.feed(tokens, fed)
 
     def take_back(self, row: int, count: int) -> None:
-        """The last `count` tokens of `row` are none any more; all are of the last pass."""
+        """The last `count` tokens of `row` are none any more; all were fed since the last that stays."""
         self._columns.take_back(row, count)
 
     def join(self, layers: Sequence[Any], length: int) -> None:
@@ -407,7 +413,7 @@ class Rows:
     def leave(self, row: int, layers: Sequence[Any], length: int) -> None:
         """`row` goes, and the last one takes its place: `layers`, which joined, now hold its first `length` tokens.
 
-        That is all that it holds, or less by tokens of the last pass: one at most where states are recurrent.
+        That is all that it holds, or less by tokens that it was fed last: one at most where states are recurrent.
         """
         try:
             for rows, part in zip(self._parts, leaves(layers), strict=True):

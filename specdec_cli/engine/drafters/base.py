@@ -18,10 +18,27 @@ from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel, Output
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 
-Proposal = Generator[int | None, None, Draft]
+
+@dataclass(slots=True, eq=False)
+class DraftStep:
+    """A pass of the draft `model` over `tokens` [T], behind what it was fed. `logits` [T, V], once it ran; lazy."""
+
+    model: CachedModel
+    tokens: mx.array
+    logits: mx.array | None = None
+
+    def run(self) -> mx.array:
+        """The last row [1, V]; it runs alone unless it did with others'."""
+        if self.logits is None:
+            self.logits = self.model.extend(self.tokens)
+        return self.logits[-1:]
+
+
+Proposal = Generator[int | DraftStep | None, None, Draft]
 """A draft in the making, which returns it. Yields the position that was read of the context, before each chunk that it
 still has to read and after the last one; then None, once the first token is queued. The host may do something else
-between two of these, or cancel by closing it."""
+between two of these, or cancel by closing it. A step that it yields may be run together with others', before it goes
+on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +63,7 @@ def finished(proposal: Proposal) -> Draft:
 
 
 class Drafter:
-    """Proposes, commits, releases. A drafter needs `name` and `propose`; the other two do nothing by default."""
+    """Proposes, commits, leaves, releases. A drafter needs `name` and `propose`; the others do nothing by default."""
 
     name: str = NONE.name
 
@@ -61,6 +78,9 @@ class Drafter:
         `hidden` are the target's states [n, D] of its newest positions, if exposed: the last token of `context` was
         chosen from the last one, or, while a prompt is read, is the first token after it.
         """
+
+    def leave(self) -> None:
+        """The next draft is made alone: its caches leave the passes that its steps shared."""
 
     def release(self) -> None:
         """Give memory back: nothing will be proposed for long. A later proposal reads everything again."""

@@ -14,7 +14,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import Drafter, Proposal
 from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
-from specdec_cli.engine.drafters.stepwise import HeadDrafter
+from specdec_cli.engine.drafters.stepwise import HeadDrafter, ModelDrafter
 from specdec_cli.engine.planning.history import History, PredictionLength
 from specdec_cli.engine.planning.policy import Plan, Planner, Situation, Worth, plan
 from specdec_cli.engine.sampling.sampler import TokenMask
@@ -46,6 +46,8 @@ class Drafters:
         if constraint is not None:
             self._by_name[FORCED.name] = ForcedDrafter(constraint)
         self.plan = Plan()
+        # Whether the draft model's steps run with those of other replies, where these share the target's passes.
+        self.shares_steps = False
         self._planner = planner
 
     def keeps(self, context: Sequence[int]) -> int:
@@ -74,6 +76,7 @@ class Drafters:
             first=first,
             in_flight=in_flight,
             others=None if others is None else tuple(others),
+            shares_steps=self.shares_steps and isinstance(self.drafter, ModelDrafter),
             forced=1 if self._constraint and in_flight else forced,
             source=offer.source if offer else "",
             lookup=offer.rates if offer else (),
@@ -99,6 +102,11 @@ class Drafters:
     def propose(self, context: Sequence[int]) -> Proposal:
         """The draft that is planned."""
         return self._by_name[self.plan.drafter].propose(context, self.plan.k)
+
+    def leave(self) -> None:
+        """The next draft is made alone."""
+        if self.drafter is not None:
+            self.drafter.leave()
 
     def legal(self, draft: Draft) -> Draft:
         """`draft` up to its first illegal token; what was drawn from a law was drawn inside the constraint."""

@@ -6,7 +6,7 @@ Letters: K drafted tokens, V the target's vocabulary size.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import mlx.core as mx
 
@@ -15,13 +15,16 @@ from specdec_cli.core.request import MAX_UNREAD
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.shown import Shown
 from specdec_cli.engine.draft import NO_TOKENS, Draft
-from specdec_cli.engine.drafters.base import Drafter, Parts, Proposal, read_together
+from specdec_cli.engine.drafters.base import Drafter, DraftStep, Parts, Proposal, read_together
 from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.heads.mtp import HeadPass
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule, DraftToken
 from specdec_cli.engine.translated import TranslatedModel
 from specdec_cli.models.translation import TranslatedText
+
+Scored = Generator[DraftStep, None, mx.array]
+"""Yields the step that it takes, if others' may run with it, and returns its logits [1, V]."""
 
 
 class StepwiseDrafter(Drafter):
@@ -38,20 +41,21 @@ class StepwiseDrafter(Drafter):
         yield from ()
 
     @abstractmethod
-    def _first_logits(self, context: Sequence[int]) -> mx.array:
-        """[1, V] after `context`."""
+    def _first_logits(self, context: Sequence[int]) -> Scored:
+        """After `context`."""
 
     @abstractmethod
-    def _next_logits(self, token: mx.array) -> mx.array:
-        """[1, V] after one more drafted `token` [1]."""
+    def _next_logits(self, token: mx.array) -> Scored:
+        """After one more drafted `token` [1]."""
 
     def propose(self, context: Sequence[int], k: int) -> Proposal:
         """k draft passes, each token queued as soon as it is known to the device."""
         yield from self._read(context)
-        choices = [self._choose(self._first_logits(context), len(context), [])]
+        logits = yield from self._first_logits(context)
+        choices = [self._choose(logits, len(context), [])]
         yield None
         while len(choices) < k:
-            logits = self._next_logits(choices[-1].token)
+            logits = yield from self._next_logits(choices[-1].token)
             choices.append(self._choose(logits, len(context), [choice.token for choice in choices]))
         log_q = [choice.log_q for choice in choices if choice.log_q is not None]
         tokens = mx.concatenate([choice.token for choice in choices])
@@ -86,6 +90,7 @@ class ModelDrafter(StepwiseDrafter):
         room = self._began and self._draft.has_room(ids)
         if room and len(ids) - 1 - self._draft.length < MAX_UNREAD:
             return
+        self.leave()
         if not room:
             self._draft.reuse(ids)
         yield self._place()
@@ -101,15 +106,19 @@ class ModelDrafter(StepwiseDrafter):
         """The position in the context that it has read up to."""
         return self._draft.length
 
-    def _first_logits(self, context: Sequence[int]) -> mx.array:
-        return self._fit(self._draft.logits(self._ids(context), NO_TOKENS))
+    def _first_logits(self, context: Sequence[int]) -> Scored:
+        return self._step(self._draft.unfed(self._ids(context)))
 
-    def _next_logits(self, token: mx.array) -> mx.array:
-        return self._fit(self._draft.extend(token))
+    def _next_logits(self, token: mx.array) -> Scored:
+        return self._step(token)
+
+    def _step(self, tokens: mx.array) -> Scored:
+        step = DraftStep(self._draft, tokens)
+        yield step
+        return self._fit(step.run())
 
     def _fit(self, logits: mx.array) -> mx.array:
-        """The last row [1, V]: what it has beyond the vocabulary is cut, what it lacks has no odds."""
-        logits = logits[-1:]
+        """[1, V]: what it has beyond the vocabulary is cut, what it lacks has no odds."""
         lacking = self._vocab_size - logits.shape[-1]
         if lacking > 0:
             return mx.pad(logits, [(0, 0), (0, lacking)], constant_values=-mx.inf)
@@ -118,9 +127,13 @@ class ModelDrafter(StepwiseDrafter):
     def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
         if self._began:  # while a prompt is still being read, an earlier reply's caches wait for `_read`
             # All emitted tokens but the last were this drafter's own, so what it has read of them stays.
-            self._draft.commit(context, len(context) - 1)
+            self._draft.cut(context, len(context) - 1)
+
+    def leave(self) -> None:
+        self._draft.leave(self._draft.read, self._draft.length)
 
     def release(self) -> None:
+        self.leave()
         self._draft.release()
 
 
@@ -143,11 +156,11 @@ class TranslatedDrafter(ModelDrafter):
     def _place(self) -> int:
         return self._text.tokens_at(self._draft.length)
 
-    def _next_logits(self, token: mx.array) -> mx.array:
+    def _next_logits(self, token: mx.array) -> Scored:
         return super()._next_logits(self._tables.ids[token])
 
     def _fit(self, logits: mx.array) -> mx.array:
-        return self._tables.scores(logits[-1:])
+        return self._tables.scores(logits)
 
     def commit(self, context: Sequence[int], hidden: mx.array | None = None) -> None:
         if self._began:
@@ -155,7 +168,7 @@ class TranslatedDrafter(ModelDrafter):
             ids = self._text.follow(context)
             # Where a constraint leaves nothing that it can say, a token is drafted that it was not fed.
             kept = next((at for at in range(known, last) if context[at] not in self._tables.said), last)
-            self._draft.commit(ids, self._text.ends[kept])
+            self._draft.cut(ids, self._text.ends[kept])
 
 
 class HeadDrafter(StepwiseDrafter):
@@ -188,7 +201,7 @@ class HeadDrafter(StepwiseDrafter):
 
     def follows(self, context: Sequence[int]) -> bool:
         """Whether the target need not read anything again before a draft for `context`."""
-        seen = self._target.length >= len(context) - 1 or not self._head.shown
+        seen = not self._head.shown or (self._target.row is None and self._target.length >= len(context) - 1)
         return self._head.follows(context) and seen
 
     def _read(self, context: Sequence[int]) -> Iterator[int]:
@@ -205,13 +218,15 @@ class HeadDrafter(StepwiseDrafter):
         if hidden is not None:
             self._head.hand_over(context, hidden)
 
-    def _first_logits(self, context: Sequence[int]) -> mx.array:
+    def _first_logits(self, context: Sequence[int]) -> Scored:
+        yield from ()  # nobody's runs with it
         self._shown = self._target.shown(len(context) - 1) if self._head.shown else None
         self._step = self._head.first(self._shown)
         self._known = self._head.known_logits(self._step, self._k)
         return self._known[:1]
 
-    def _next_logits(self, token: mx.array) -> mx.array:
+    def _next_logits(self, token: mx.array) -> Scored:
+        yield from ()
         assert self._step is not None
         self._known = self._known[1:]
         if self._known.shape[0]:

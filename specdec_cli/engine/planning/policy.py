@@ -49,7 +49,8 @@ class Situation:
 
     `most`: tokens that a draft may have. `k`: as asked for, None: `auto`. `first`: nothing was emitted in this reply.
     `in_flight`: tokens of a pass that is not read yet.
-    `others`: what drafts are worth to those who are to share the pass, None where it is its own.
+    `others`: what drafts are worth to those who are to share the pass, None where it is its own; `shares_steps`: they
+    share the network's steps, too.
     `forced`: tokens that the grammar forces.
     `source`: who looks up after a `match` of so many tokens; `lookup`[i] = P(its token i + 1 is accepted | those before
     were); `predicted`: the K at which a caller's prediction is tried, 0: as any lookup.
@@ -65,6 +66,7 @@ class Situation:
     first: bool = False
     in_flight: int = 0
     others: tuple[Worth, ...] | None = None
+    shares_steps: bool = False
     forced: int = 0
     source: str = ""
     lookup: tuple[float, ...] = ()
@@ -162,7 +164,8 @@ def plan_shared(s: Situation, others: Sequence[Worth]) -> Plan:
     """The round of a pass that replies share: all have as many rows as the longest draft, and pay for it together.
 
     A pass of B replies, each with a draft of up to K, has B (K + 1) rows, and costs what one reply's pass of so many
-    does; drafts are made one after another. The K is the one whose tokens cost least, all replies' together.
+    does; drafts are made one after another, or in passes of B rows. The K is the one whose tokens cost least, all
+    replies' together.
     """
     undrafted = Plan(reason="requests share the pass", shared=True)
     if len(others) >= len(s.passes):  # more of them than rows of any pass whose cost is known
@@ -189,7 +192,9 @@ def offers(s: Situation) -> Sequence[tuple[str, tuple[float, ...], tuple[float, 
         return [(FORCED.name, (1.0,) * min(s.forced, most), (0.0,) * (most + 1))]
     found = [(s.source, s.lookup[: min(s.predicted or most, most)], (0.0,) * (most + 1))] if s.lookup else []
     if s.network and (deepest := min(s.deepest, most, len(s.steps) - 1)) > 0:
-        drafts = (whole - judged for whole, judged in zip(s.steps, s.passes, strict=False))
+        sharers = 1 + len(s.others or ()) if s.shares_steps else 1
+        part = s.passes[sharers - 1] / sharers  # of a step of all: more rows cost the draft what they cost the target
+        drafts = (part * (whole - judged) for whole, judged in zip(s.steps, s.passes, strict=False))
         found.append((s.network, (s.rate,) * deepest, tuple(drafts)))
     return found
 

@@ -4,7 +4,6 @@ import pytest
 
 from fakes.device import FakeDevice, TextModel
 from specdec_cli.engine.decode import decode
-from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.pipeline import TIMED_EVERY
@@ -107,10 +106,10 @@ def test_where_waiting_costs_only_some_rounds_are_timed_apart(monkeypatch):
 class CatchingUp(TextModel):
     """Feeds first what it has not read, as a real draft does after full acceptance."""
 
-    def outputs(self, context, pending=NO_TOKENS):
+    def unfed(self, context):
         if unread := len(context) - 1 - self.length:
             self.device.work(self.costs(unread), self.buffers)
-        return super().outputs(context, pending)
+        return super().unfed(context)
 
 
 def test_a_draft_that_feeds_one_token_more_after_full_acceptance_is_billed_for_it(fake):

@@ -160,7 +160,7 @@ def test_quantized_caches_take_turns_and_health_says_so(tmp_path):
 
 
 def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
-    monkeypatch.setattr(running.Capacity, "target_bytes", lambda self, tokens: 1 << 60)
+    monkeypatch.setattr(running.Capacity, "row_bytes", lambda self, tokens, shares_steps: 1 << 60)
     assert set(sizes(together(desk, [job(ids(20, n), 20, k="auto") for n in range(3)]))) == {1}
 
 
@@ -218,7 +218,7 @@ def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
     """Rows are as long as the longest, and there are a power of two of them."""
     sharing, capacity, asked = three
     for few in (3, 2):
-        need = capacity.target_bytes(10 * few + 20 + MOST_GAPS) * (4 if few == 3 else 2)
+        need = capacity.row_bytes(10 * few + 20 + MOST_GAPS, shares_steps=True) * (4 if few == 3 else 2)
         for room, sharers in ((need, few), (need - 1, few - 1 if few > 2 else 0)):
             sharing.choose(asked[:few], room)
             assert [job.member.shares for job in asked[:few]] == [at < sharers for at in range(few)]

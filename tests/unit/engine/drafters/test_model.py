@@ -6,7 +6,7 @@ import pytest
 
 from fakes.models import TINY, tiny_network
 from specdec_cli.core.request import MAX_UNREAD
-from specdec_cli.engine.drafters.base import finished
+from specdec_cli.engine.drafters.base import DraftStep, finished
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import greedy, make_rule
@@ -41,9 +41,9 @@ def test_it_reads_in_steps_at_first_and_where_too_much_is_unread():
     """The steps before the first token is queued: the place it reads from, and that after each chunk."""
 
     def reads(context):
-        steps = list(found.propose(context, 1))
-        assert steps.pop() is None
-        return steps
+        *reading, step, drafted = found.propose(context, 1)
+        assert isinstance(step, DraftStep) and drafted is None
+        return reading
 
     found = ModelDrafter(CachedModel(NETWORK, "draft"), V, greedy(V))
     assert reads(PROMPT) == [0, len(PROMPT) - 1]

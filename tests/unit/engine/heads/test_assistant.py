@@ -160,7 +160,9 @@ def test_what_is_drawn_outside_the_best_clusters_is_drawn_from_their_one_score()
     target = CachedModel(small_gemma(), "small")
     _, drafter = begun(target, agreeing_assistant(target, 1.0, clusters=4, best=2), context := [1, 2, 3, 5, 9])
     rule = make_rule("token", Sampler(Sampling(4.0), 1, context, target.vocab_size))
-    logits = drafter._first_logits(context)
+    with pytest.raises(StopIteration) as scored:
+        next(drafter._first_logits(context))
+    logits = scored.value.value
     log_q = rule.choose(logits, len(context), []).log_q
     log_p = log_probs(mx.repeat(target.outputs(context).logits, 2, axis=0), Sampling(4.0))
     q, least = np.exp(np.array(log_q, np.float64))[0], np.array(logits)[0] == np.array(logits).min()
