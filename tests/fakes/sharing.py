@@ -89,7 +89,8 @@ def share(batch: Batch, asking: Sequence[Reply], ahead: bool) -> None:
     errors = batch.run([reply.asks for reply in asking if isinstance(reply.asks, Part)])
     for reply in asking:
         if reply.asks in errors:
-            assert errors[reply.asks] is None
+            if error := errors[reply.asks]:
+                raise error
             reply.go_on()  # it reads
             while reply.member.shares and not (reply.asks or reply.ended):
                 reply.go_on()

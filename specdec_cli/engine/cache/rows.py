@@ -310,6 +310,15 @@ class StateRows(ArraysCache):  # type: ignore[misc]  # mlx-lm has no types
         """The states as they are now are those before the pass."""
         self._before = list(self.cache)
 
+    def end_pass(self, fed: Sequence[int]) -> None:
+        """A row that was fed nothing has the states that it had: what filled its place is no token of its own."""
+        if all(fed):
+            return
+        for at, (now, before) in enumerate(zip(self.cache, self._before, strict=True)):
+            if now is not None and before is not None:
+                some = mx.array([n > 0 for n in fed]).reshape(-1, *[1] * (now.ndim - 1))
+                self.cache[at] = mx.where(some, now, before)
+
     def require_fit(self, part: ArraysCache) -> None:
         """Raises: Refused unless `part` has states of the shapes that are here; one that is not there is no zero."""
         for mine, own in zip(self.cache, part.cache, strict=True):
@@ -369,7 +378,7 @@ class Rows:
     def feeding(self, fed: Sequence[int]) -> Iterator[None]:
         """Around one call of the network, which feeds every row as many tokens as the longest; `fed` of each are some.
 
-        Where states are recurrent, all are.
+        Where states are recurrent, all are, or none.
         """
         columns, tokens = self._columns, max(fed)
         if columns.most_gaps > MOST_GAPS:
@@ -387,6 +396,9 @@ class Rows:
                 part.offset = before
         yield
         columns.feed(tokens, fed)
+        for part in self._parts:
+            if isinstance(part, StateRows):
+                part.end_pass(fed)
 
     def take_back(self, row: int, count: int) -> None:
         """The last `count` tokens of `row` are none any more; all were fed since the last that stays."""
