@@ -89,7 +89,7 @@ class Fit:
 
     def at(self, tokens: int) -> Fit:
         """The same with caches of so many tokens, which may be more than the models were made for."""
-        return replace(self, tokens=min(tokens, LONGEST))
+        return replace(self, tokens=min(tokens, max(self.longest, LONGEST)))
 
     def require(self, tokens: int | None, tell: Notify) -> Fit:
         """This, or where nobody asked for the head and it cannot draft here, the same without it, which `tell` hears.

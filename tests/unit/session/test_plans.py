@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 import pytest
 
 import specdec_cli
-from specdec_cli.engine.drafters import drafters
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.planning.policy import Situation, plan
 
 PROMPTS = (
@@ -31,12 +31,12 @@ def read(text):
 def test_situations_of_real_replies_replay_to_the_same_plans(monkeypatch):
     log = []
 
-    def recorded(situation):
-        chosen = plan(situation)
-        log.append((json.dumps(asdict(situation)), json.dumps(asdict(chosen))))
+    def recorded(drafters, *asked, **more):
+        situation = drafters.situation(*asked, **more)
+        log.append((json.dumps(asdict(situation)), json.dumps(asdict(chosen := plan(situation)))))
         return chosen
 
-    monkeypatch.setattr(drafters, "plan", recorded)
+    monkeypatch.setattr(Drafters, "decide", recorded)
     pair = specdec_cli.load("demo")
     sessions = pair.session(), pair.session()
     for index in range(REPLIES):
