@@ -47,8 +47,8 @@ FIND = "result = hub.locate('org/tiny').name"
 VERIFY = "result = [x.path for x in hub.verify(hub.resolve('org/tiny', offline=True))]"
 REMOVE = "result = hub.remove(hub.removal('org/tiny'))"
 # From a blob's folder this leads to the folder that holds the cache's home.
-OUT = "../../../../victim.txt"
-WORDS = (OUT, "..", "", "a" * 10_000, "A" * 40, "a\0b", "main", "b" * 40, 7)
+OUT, ROOT = "../../../../victim.txt", "/victim.txt"
+WORDS = (OUT, ROOT, "..", "", "a" * 10_000, "A" * 40, "a\0b", "main", "b" * 40, 7)
 BODIES = ([], {"siblings": [{}]}, {"siblings": [{"rfilename": 5}], "sha": "a" * 40}, {"siblings": 3}, "x", None)
 
 
@@ -290,17 +290,17 @@ def hostile(tmp_path_factory):
 
 ATTACKS = [
     # "blobId": "../../../../victim.txt" made `pull --verify` delete that file: the digest was joined to a path.
-    *(("digest", path, (OUT, "..", "a" * 10_000, "A" * 40, "a\0b", 7), "the Hub gives {} of {} the digest ")
+    *(("digest", path, (OUT, ROOT, "..", "", "a" * 10_000, "A" * 40, "a\0b", 7), "the Hub gives {} of {} the digest ")
       for path in ("config.json", ONE)),
     # A crafted header made the library write, and make folders, outside the cache.
-    *(("etag", path, (OUT, "..", "a" * 10_000, "A" * 40), "the Hub gives {} of {} the digest ")
+    *(("etag", path, (OUT, ROOT, "..", "a" * 10_000, "A" * 40), "the Hub gives {} of {} the digest ")
       for path in ("config.json", ONE)),
     # Bytes of one shard came to lie under the other's digest: one stood for both.
     *(("swapped", path, ("",), "the Hub sends {} of {} under the digest of another of its files, ")
       for path in ("config.json", ONE)),
     # A crafted commit became a folder wherever it led.
-    ("commit", "config.json", ("../../../../neighbour", "main", "A" * 40), "commit"),
-    ("sent_commit", "config.json", ("../../../../neighbour", "main", "A" * 40, "b" * 40), " of org/tiny from commit "),
+    ("commit", "config.json", ("../../../../neighbour", ROOT, "main", "A" * 40), "commit"),
+    ("sent_commit", "config.json", ("../../../../neighbour", ROOT, "main", "A" * 40, "b" * 40), " of {1} from commit "),
     # A list in place of an object, or a file without a name, was a traceback.
     ("body", "", WORDS[: len(BODIES)], ""),
 ]  # fmt: skip
