@@ -416,9 +416,23 @@ FAULTS = (
     Fault(
         "no column is kept to take a pass back",
         "engine/cache/rows.py",
-        "max(self._first() - 1, 0), 1 <<",
+        "max(self._first() - MAX_K, 0), 1 <<",
         "max(self._first(), 0), 1 <<",
         "unit/engine/cache/test_rows.py::test_just_after_room_was_made_a_row_of_a_full_window_leaves_with_the_pass_before_to_take_back",
+    ),
+    Fault(
+        "a row that is fed nothing goes on with a state",
+        "engine/cache/rows.py",
+        "if all(fed):",
+        "if True:",
+        "unit/engine/cache/test_rows.py::test_a_row_that_is_fed_nothing_keeps_its_state",
+    ),
+    Fault(
+        "a shorter draft's columns are taken for its tokens",
+        "engine/cache/rows.py",
+        "[tokens - n + last * (not n) for",
+        "[tokens - n for",
+        "laws/test_batch.py::test_a_draft_whose_steps_others_shared_is_the_one_that_is_made_alone[qwen3]",
     ),
     Fault(
         "an empty state joins with the first row's",

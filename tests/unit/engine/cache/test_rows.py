@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import mlx.core as mx
 import pytest
@@ -152,6 +153,47 @@ def test_full_caches_are_masked_where_only_the_layers_own_window_hides():
     assert rows.layers[0].make_mask(1) is None
     mask = rows.layers[0].make_mask(1, window_size=4)
     assert mask is not None and mx.broadcast_to(mask, [2, 1, 1, 11]).tolist() == [[[[False] * 7 + [True] * 4]]] * 2
+
+
+def test_steps_of_drafts_are_taken_back_together_whenever_room_is_made():
+    """Three steps of one draft beside a shorter one, of which all but one are rejected: row 1 is then fed nothing."""
+    rows, lengths, sizes = Rows([WindowKVCache(WINDOW)]), [WINDOW + 3, 4], []
+    for row, tokens in enumerate(lengths):
+        rows.join([held(row, tokens)], tokens)
+
+    def step(tokens):
+        """`tokens` of each row: position, None for none; `wrong` ones are of no row."""
+        new = [column(row, at) if at is not None else column(-1, 0) for row, at in enumerate(tokens)]
+        with rows.feeding([int(at is not None) for at in tokens]):
+            mask = rows.layers[0].make_mask(1)
+            keys, _ = rows.layers[0].update_and_fetch(mx.concatenate(new), mx.concatenate(new))
+        sizes.append(rows.layers[0]._end)
+        return keys, mask
+
+    for _ in range(2 * STEP_TOKENS):
+        for ahead in range(3):
+            keys, mask = step([lengths[0] + ahead, lengths[1] if ahead == 0 else None])
+            for row, at in ((0, lengths[0] + ahead), *([(1, lengths[1])] if ahead == 0 else [])):
+                shown = mx.broadcast_to(mx.array(True) if mask is None else mask[row, 0, 0], (keys.shape[2],)).tolist()
+                seen = [key for key, one in zip(keys[row, 0, :, 0].tolist(), shown, strict=True) if one]
+                expected = range(max(at - WINDOW + 1, 0), at + 1)
+                assert seen == [column(row, one).item() for one in expected], (row, at)
+        rows.take_back(0, 2)
+        lengths = [lengths[0] + 1, lengths[1] + 1]
+    assert any(later < before for before, later in pairwise(sizes)), "no room was made"
+
+
+def test_a_row_that_is_fed_nothing_keeps_its_state():
+    """What fills its place in the pass is no token of its own; a state that it bound is the others' alone."""
+    rows, own = Rows([ArraysCache(1)]), [ArraysCache(1), ArraysCache(1)]
+    for at, part in enumerate(own):
+        part.cache = [mx.full((1, 3), float(at))]
+        rows.join([part], 5)
+    with rows.feeding([1, 0]):
+        rows.layers[0].cache = [mx.full((2, 3), 7.0)]
+    assert rows.layers[0].cache[0].tolist() == [[7.0] * 3, [1.0] * 3]
+    rows.leave(1, [own[1]], 5)
+    assert own[1].cache[0].tolist() == [[1.0] * 3]
 
 
 def test_a_state_that_read_nothing_does_not_join():
