@@ -155,32 +155,32 @@ def test_full_caches_are_masked_where_only_the_layers_own_window_hides():
     assert mask is not None and mx.broadcast_to(mask, [2, 1, 1, 11]).tolist() == [[[[False] * 7 + [True] * 4]]] * 2
 
 
-def test_steps_of_drafts_are_taken_back_together_whenever_room_is_made():
-    """Three steps of one draft beside a shorter one, of which all but one are rejected: row 1 is then fed nothing."""
-    rows, lengths, sizes = Rows([WindowKVCache(WINDOW)]), [WINDOW + 3, 4], []
+@pytest.mark.parametrize("others", [0, 1])
+def test_steps_of_a_draft_are_taken_back_together_whenever_room_is_made(others):
+    """Of six steps all but one are rejected; a row beside it is fed in the first one, and then nothing."""
+    rows, lengths, sizes = Rows([WindowKVCache(WINDOW)]), [WINDOW + 3, 4][: 1 + others], []
     for row, tokens in enumerate(lengths):
         rows.join([held(row, tokens)], tokens)
 
-    def step(tokens):
-        """`tokens` of each row: position, None for none; `wrong` ones are of no row."""
-        new = [column(row, at) if at is not None else column(-1, 0) for row, at in enumerate(tokens)]
-        with rows.feeding([int(at is not None) for at in tokens]):
+    def step(places):
+        """A token of each row, or none of it: each sees its own, as far as the window goes."""
+        new = mx.concatenate([column(row, 0 if at is None else at) for row, at in enumerate(places)])
+        with rows.feeding([int(at is not None) for at in places]):
             mask = rows.layers[0].make_mask(1)
-            keys, _ = rows.layers[0].update_and_fetch(mx.concatenate(new), mx.concatenate(new))
+            keys, _ = rows.layers[0].update_and_fetch(new, new)
         sizes.append(rows.layers[0]._end)
-        return keys, mask
-
-    for _ in range(2 * STEP_TOKENS):
-        for ahead in range(3):
-            keys, mask = step([lengths[0] + ahead, lengths[1] if ahead == 0 else None])
-            for row, at in ((0, lengths[0] + ahead), *([(1, lengths[1])] if ahead == 0 else [])):
+        for row, at in enumerate(places):
+            if at is not None:
                 shown = mx.broadcast_to(mx.array(True) if mask is None else mask[row, 0, 0], (keys.shape[2],)).tolist()
                 seen = [key for key, one in zip(keys[row, 0, :, 0].tolist(), shown, strict=True) if one]
-                expected = range(max(at - WINDOW + 1, 0), at + 1)
-                assert seen == [column(row, one).item() for one in expected], (row, at)
-        rows.take_back(0, 2)
-        lengths = [lengths[0] + 1, lengths[1] + 1]
-    assert any(later < before for before, later in pairwise(sizes)), "no room was made"
+                assert seen == [column(row, one).item() for one in range(max(at - WINDOW + 1, 0), at + 1)], (row, at)
+
+    for _ in range(2 * STEP_TOKENS):
+        for ahead in range(6):
+            step([lengths[0] + ahead, *(None if ahead else tokens for tokens in lengths[1:])])
+        rows.take_back(0, 5)
+        lengths = [tokens + 1 for tokens in lengths]
+    assert sum(later < before - 8 for before, later in pairwise(sizes)) > 1, "no room was made"
 
 
 def test_a_row_that_is_fed_nothing_keeps_its_state():
