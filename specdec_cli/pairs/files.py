@@ -19,7 +19,7 @@ from specdec_cli import hub
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
-from specdec_cli.core.kinds import DRAFTERS, HEAD, DrafterKind
+from specdec_cli.core.kinds import DRAFTERS, HEAD, MODEL, TRANSLATED, DrafterKind
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
     HeadFiles,
@@ -110,6 +110,15 @@ class PairFiles:
     def head(self) -> HeadFiles | None:
         """The head that drafts."""
         return self.draft.head if isinstance(self.draft, DraftHead) else None
+
+    @property
+    def draft_kind(self) -> str | None:
+        """The kind of drafter that the draft is: `model`, or a head's; None where there is none."""
+        if isinstance(self.draft, DraftHead):
+            return self.draft.head.family.kind
+        if self.draft is None:
+            return None
+        return TRANSLATED.name if self.vocab and self.vocab.status == "translated" else MODEL.name
 
     @property
     def without_unasked_head(self) -> PairFiles | None:

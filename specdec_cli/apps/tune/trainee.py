@@ -216,18 +216,26 @@ def require_gradient(learner: CachedModel | CachedHead, name: str) -> None:
         )
 
 
-def trainee(what: str | None, spec: PairSpec, pair: LoadedPair, k: int, seed: int) -> Trainee:
-    """What is to be trained; without `what`, what drafts. Raises: UsageError, Refused for what the pair has not."""
-    kind, target = pair.draft_kind, pair.pair.target
+def learning(what: str | None, pair: Pair, kind: str | None, draft: str | None) -> str:
+    """What of `pair`, whose `draft` is of this kind, is to be trained; without `what`, what drafts.
+
+    Raises: UsageError, Refused for what the pair has not.
+    """
     if what is None and kind is None:
-        raise UsageError(f"{pair.pair.name} has no draft to train", "--what medusa trains new heads for its target")
+        raise UsageError(f"{pair.name} has no draft to train", "--what medusa trains new heads for its target")
     what = what or ("head" if kind in HEADS else "draft")
     if what == "draft" and kind != MODEL.name:
-        has = f"{pair.names[1]} is a head ({kind})" if kind else f"{pair.pair.name} has no draft model"
-        has = f"{pair.names[1]} has another tokenizer than its target" if kind == TRANSLATED.name else has
-        raise Refused(f"{has}, and --what draft trains a draft model", f"name one: --target {target} --draft ID")
+        has = f"{draft} is a head ({kind})" if kind else f"{pair.name} has no draft model"
+        has = f"{draft} has another tokenizer than its target" if kind == TRANSLATED.name else has
+        raise Refused(f"{has}, and --what draft trains a draft model", f"name one: --target {pair.target} --draft ID")
     if what == "head" and kind not in HEADS:
-        raise Refused(f"{pair.pair.name} has no head to train", "--what medusa trains new heads for its target")
+        raise Refused(f"{pair.name} has no head to train", "--what medusa trains new heads for its target")
+    return what
+
+
+def trainee(what: str | None, spec: PairSpec, pair: LoadedPair, k: int, seed: int) -> Trainee:
+    """Who learns `what`. Raises: as `learning`, and Refused for layers without a gradient."""
+    what = learning(what, pair.pair, pair.draft_kind, pair.names[1])
     if what != "medusa" and pair.first.draft:
         require_gradient(pair.first.draft, str(pair.names[1]))
     kinds: tuple[type[Trainee], ...] = (DraftTrainee, HeadTrainee, MedusaTrainee)

@@ -12,7 +12,7 @@ from functools import partial
 from specdec_cli.apps.tune import documents, kept, screen
 from specdec_cli.apps.tune.figures import Trained
 from specdec_cli.apps.tune.options import TuneOptions
-from specdec_cli.apps.tune.trainee import trainee
+from specdec_cli.apps.tune.trainee import learning, trainee
 from specdec_cli.apps.tune.training import PIECES, fitting_pieces
 from specdec_cli.apps.tune.tuning import Tuning, identity
 from specdec_cli.command.command import notify, say
@@ -23,6 +23,7 @@ from specdec_cli.core.format import duration
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import DEFAULT_K
 from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import DEMO, NAME, Pair
 from specdec_cli.pairs.registry import add_pair, user_file
 from specdec_cli.pairs.tuned import folder_of, tuned_folder
@@ -43,6 +44,8 @@ def run(options: TuneOptions) -> None:
     spec = replace(specify(models, raw=True, shown=True).adapted(options.adapter), drafter=DEFAULT_DRAFTER)
     spec = spec if spec.pair.draft else replace(spec, reason="")  # of what drafts without one
     name, k = _name(options.out, spec.pair, options.what), spec.pair.expected_k or DEFAULT_K
+    files = find(spec)
+    learning(options.what, spec.pair, files.draft_kind, files.names[1])  # before any weight is read
     reserve = 2 * (documents.PIECE + documents.SAID)
     session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
     learner = trainee(options.what, spec, session.pair, k, options.seed)
