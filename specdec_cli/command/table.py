@@ -364,7 +364,7 @@ MOVED: Mapping[str, str] = {
     **dict.fromkeys(("--panel", "--no-panel"), "leave it out: no panel is drawn here"),
     "--panel-size": "--no-panel hides the panel; where little room is, it is one line by itself",
     "--show-rejected": "--rounds prints every round with what was rejected; so do --trace FILE and specdec replay FILE",
-    "--search": "grep -l WORDS FOLDER/*.jsonl, where specdec doctor names the folder of your chats",
+    "--search": "pairs: specdec pairs -a | grep WORD; chats: grep -l WORD FOLDER/*.jsonl, which specdec doctor names",
     "--report": "its parts: specdec doctor --selftest --json, specdec audit --json, specdec bench --json",
     "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,
 }

@@ -81,7 +81,7 @@ class SharedRow(Protocol):
     """A conversation's row in passes that it shares with others."""
 
     def take_back(self, count: int) -> None:
-        """The last `count` tokens of its part of the last pass were rejected."""
+        """The last `count` tokens that it fed were rejected."""
 
     @property
     def length(self) -> int:
