@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from functools import cache
 
 from fakes.chat import BYTES, networks, tokenizer_in
@@ -58,7 +59,7 @@ class Client:
     """Hands one job in and keeps its events."""
 
     def __init__(self, desk, job, on_event=lambda client, event: None):
-        self.events, self.done, self._on_event = [], threading.Event(), on_event
+        self.job, self.events, self.done, self._on_event = job, [], threading.Event(), on_event
         self.ticket = None
         self.ticket = desk.submit(job, self._deliver)
 
@@ -91,12 +92,40 @@ class Client:
         return tuple(t for event in self.events if isinstance(event, RoundDone) for t in event.round.emitted)
 
 
+class Desk(Scheduler):
+    """A scheduler that takes no job on while it is `held`: those that come meanwhile begin together."""
+
+    def __init__(self, *given, **named):
+        self._open = threading.Event()
+        self._open.set()
+        super().__init__(*given, **named)
+
+    @contextmanager
+    def held(self):
+        self._open.clear()
+        try:
+            yield
+        finally:
+            self._open.set()
+
+    def _begin(self):
+        self._open.wait()
+        super()._begin()
+
+
 def desk_of(pair, **options):
-    return Scheduler(lambda: pair, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}))
+    return Desk(lambda: pair, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}))
 
 
 def answer(desk, job):
     return Client(desk, job).wait()
+
+
+def together(desk, jobs, on_event=lambda client, event: None):
+    """The clients of `jobs`, which began at once, when all have their last event."""
+    with desk.held():
+        clients = [Client(desk, one, on_event) for one in jobs]
+    return [client.wait() for client in clients]
 
 
 def alone(pair, job):

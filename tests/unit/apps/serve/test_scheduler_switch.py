@@ -2,15 +2,14 @@
 
 import gc
 import threading
-import time
 import weakref
 from dataclasses import replace
 
 import pytest
 
-from fakes.serving import Client, alone, answer, ids, job, tiny_loaded
+from fakes.serving import Client, Desk, alone, answer, ids, job, tiny_loaded
 from specdec_cli.apps.serve.job import TooLarge, TooLong
-from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.apps.serve.scheduler import SchedulerOptions
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.events import Failure
 
@@ -36,7 +35,7 @@ class Shelf:
         return pair
 
     def desk(self, **options):
-        return Scheduler(self.load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=self.load)
+        return Desk(self.load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=self.load)
 
 
 @pytest.fixture
@@ -63,13 +62,16 @@ def test_each_job_is_answered_by_its_pair_and_one_is_in_memory_at_a_time(shelf, 
 @pytest.mark.slow
 def test_an_answer_that_runs_ends_before_another_pair_takes_its_place(shelf):
     desk = shelf.desk()
-    first = Client(desk, of("", 200))
-    while not first.tokens:
-        time.sleep(0.001)
-    second = Client(desk, of("b"))
-    assert len(desk.status().waiting) == 1
-    second.wait()
-    assert first.done.is_set() and len(first.tokens) == 200 and second.end.reason == "length"
+    later, waited, ended = [], [], []
+
+    def begin(client, event):
+        if client.tokens and not later:
+            later.append(Client(desk, of("b"), lambda other, event: ended.append(client.done.is_set())))
+            waited.append(len(desk.status().waiting))
+
+    first = Client(desk, of("", 200), begin).wait()
+    second = later[0].wait()
+    assert waited == [1] and all(ended) and len(first.tokens) == 200 and second.end.reason == "length"
     desk.close()
 
 
@@ -85,9 +87,10 @@ def test_a_pair_that_cannot_be_loaded_is_its_job_s_error_and_the_other_comes_bac
 
 def test_a_cancelled_job_loads_nothing(shelf):
     desk = shelf.desk(parallel=1)
-    first = Client(desk, of("", 60))
-    other = Client(desk, of("b"))
-    other.ticket.cancel()
+    with desk.held():
+        first = Client(desk, of("", 60))
+        other = Client(desk, of("b"))
+        other.ticket.cancel()
     assert (first.wait().end.reason, other.wait().end.reason) == ("length", "interrupted")
     assert shelf.loads == [""]
     desk.close()
