@@ -14,7 +14,7 @@ from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import PREDICTED, learns_from
 from specdec_cli.core.request import MAX_K
 from specdec_cli.engine.planning.costs import FORGET_TOKENS, Costs, RoundCosts
-from specdec_cli.engine.planning.policy import SHARE, Plan, Situation, cheapest
+from specdec_cli.engine.planning.policy import SHARE, TYPICAL_TOKENS, Plan, Situation, cheapest
 from specdec_cli.engine.planning.rates import MAX_LOOKUP, SHORTEST_MATCH, Acceptance
 
 # Plain steps that rounds which are tried may lose at most, beside a share of the reply.
@@ -111,6 +111,8 @@ class History:
         self._unread, self._context = unread_tokens, unread_tokens if context_tokens is None else context_tokens
         self.expect_reading(None)
         self.acceptance.begin()
+        # What drafts lost in other texts takes no more than this reply's own share from it.
+        self._credit = max(self._credit, -SHARE * TYPICAL_TOKENS)
 
     def expect_reading(self, seconds: float | None) -> None:
         """`seconds` is the estimated cost of reading a token of context; None: as measured or assumed."""

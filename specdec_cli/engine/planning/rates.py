@@ -27,9 +27,11 @@ class Acceptance:
         """With the long-run counts of an earlier process."""
         self.judged = self.accepted = 0.0
         self.all_judged, self.all_accepted = judged, accepted
+        self._habit_before = self.habit
 
     def begin(self) -> None:
         """Another reply: another text, perhaps."""
+        self._habit_before = self.habit
         self.judged, self.accepted = RENEWED * self.judged, RENEWED * self.accepted
 
     def observe(self, k: int, accepted: int) -> None:
@@ -47,8 +49,13 @@ class Acceptance:
 
     @property
     def rate(self) -> float:
-        """P(a draft token is accepted | those before it were), shrunk to the long-run share."""
-        return (self.accepted + HABIT_WEIGHT * self.habit) / (self.judged + HABIT_WEIGHT)
+        """P(a draft token is accepted | those before it were), shrunk to the long-run share before this reply.
+
+        What this reply accepted must not count twice: six of six at first would make a rate of 0.96, and drafts of six
+        that lose. What it rejected may: a draft that guesses nothing is found out sooner.
+        """
+        habit = min(self._habit_before, self.habit)
+        return (self.accepted + HABIT_WEIGHT * habit) / (self.judged + HABIT_WEIGHT)
 
 
 # Lower bounds of the classes of match length: longer matches are more often copies.

@@ -40,13 +40,26 @@ def against_plain(machine, text, tokens, prompt=64):
     return plain / sum(adaptive(machine, text, tokens, seed, prompt).seconds for seed in SEEDS)
 
 
-@pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.name)
+# The hardest, and one of Apple's, in every run.
+@pytest.mark.parametrize(
+    "machine",
+    [
+        one if one.name in ("CPU, inflated pair", "M4 Pro (mlx 3852)") else pytest.param(one, marks=pytest.mark.slow)
+        for one in MACHINES
+    ],
+    ids=lambda machine: machine.name,
+)
 def test_replies_that_follow_one_another_gain_nearly_what_the_best_k_would(machine):
-    """Six of 500 tokens: what was right until then may be wrong throughout, and right again."""
-    history = History()
-    for index, text in enumerate((CODE, CODE, HOSTILE, CODE, PROSE, HOSTILE)):
-        best = min(play(machine, text, k, 500, index).seconds for k in range(9))
-        assert best / adaptive(machine, text, 500, index, length=history).seconds >= 0.94, (index, text.name)
+    """Six of 500 tokens: what was right until then may be wrong throughout, and right again. Means of six such chats:
+    how soon a draft that guessed nothing for 500 tokens is tried again is chance."""
+    texts, seeds = (CODE, CODE, HOSTILE, CODE, PROSE, HOSTILE), range(0, 600, 100)
+    took, best = [0.0] * len(texts), [0.0] * len(texts)
+    for seed in seeds:
+        history = History()
+        for index, text in enumerate(texts):
+            best[index] += min(play(machine, text, k, 500, seed + index).seconds for k in range(9))
+            took[index] += adaptive(machine, text, 500, seed + index, length=history).seconds
+    assert min(one / other for one, other in zip(best, took, strict=True)) >= 0.94
 
 
 def test_what_was_measured_of_drafting_is_forgotten_in_rounds_of_shared_passes_too():
