@@ -60,11 +60,11 @@ def cut_log_probs(logits: mx.array, cuts: Cuts) -> mx.array:
         masses = _masses(values, histogram(logits), best, cuts.temperature)
         return _above_threshold(logits, values, best, masses, cuts)
     wide = _widen(logits)
-    best = mx.max(wide, axis=-1, keepdims=True)
     if cuts.top_p is None:
-        return _all_but_floor(wide, best, cuts)
-    scores, weights = _weigh(wide, best, cuts.temperature)
-    return _nucleus_by_search(keys_of(logits), scores, weights, cuts.top_p, cuts.floor)
+        return _all_but_floor(wide, mx.max(wide, axis=-1, keepdims=True), cuts)
+    values, each = mx.sort(wide, axis=-1), mx.array(1, mx.int32)
+    best = values[:, -1:]
+    return _above_threshold(wide, values, best, _masses(values, each, best, cuts.temperature), cuts)
 
 
 def _widen(logits: mx.array) -> mx.array:
@@ -90,8 +90,7 @@ def _above_threshold(logits: mx.array, values: mx.array, best: mx.array, masses:
     """The law of the levels `values` [N or 1, L] of `masses` [N, L], cut by top-p and min-p, over the tokens [N, V]."""
     threshold = values[:, :1]
     if cuts.top_p is not None:
-        beaten_by = mx.cumsum(masses, axis=-1, reverse=True, inclusive=False)
-        threshold = _least(_nucleus(values, masses, beaten_by, cuts.top_p))
+        threshold = _least(_nucleus(values, mx.cumsum(masses, axis=-1), cuts.top_p))
     if cuts.floor is not None:
         threshold = _least(_from(values, best, cuts.temperature, cuts.floor, threshold))
     remaining = masses
@@ -153,14 +152,15 @@ def _masses_of_best(values: mx.array, kept: mx.array, temperature: mx.array) -> 
 
 
 @fused
-def _nucleus(values: mx.array, masses: mx.array, beaten_by: mx.array, top_p: mx.array) -> mx.array:
+def _nucleus(values: mx.array, reached: mx.array, top_p: mx.array) -> mx.array:
     """`values` where top-p keeps them, else inf: the mass of all strictly better tokens is < top_p.
 
     Holtzman et al., arXiv:1904.09751: the smallest set of the best tokens whose mass reaches top_p. Equal values are
     beaten by different masses here; the threshold is the least kept value, so the group enters by its first member.
+    `reached` is the mass of each value and all below: summed from the least on, a long tail is not rounded away.
     """
-    total = beaten_by[:, :1] + masses[:, :1]
-    return mx.where(beaten_by < top_p * total, values, math.inf).astype(mx.float32)
+    total = reached[:, -1:]
+    return mx.where(total - reached < top_p * total, values, math.inf).astype(mx.float32)
 
 
 @fused
@@ -176,56 +176,7 @@ def _masses_from(values: mx.array, masses: mx.array, threshold: mx.array) -> mx.
     return mx.where(values.astype(mx.float32) >= threshold, masses, 0.0)
 
 
-def _nucleus_by_search(
-    keys: mx.array, scores: mx.array, weights: mx.array, top_p: mx.array, floor: mx.array | None
-) -> mx.array:
-    """The least key of the nucleus is found bit by bit, from the highest on, with one masked sum a bit.
-
-    The work does not depend on the nucleus' size, and nothing is sorted. Exact: rounding keeps a sum of non-negative
-    terms in a fixed order monotone.
-    """
-    limit = top_p * mx.sum(weights, axis=-1, keepdims=True)
-    found = mx.zeros((keys.shape[0], 1), keys.dtype)
-    for step, below in _steps(keys.dtype):
-        beaten_by = mx.sum(_weights_above(keys, weights, found, below), axis=-1, keepdims=True)
-        found = _advance(found, beaten_by, limit, step)
-    scores, weights = _weights_from(keys, found, scores, weights)
-    if floor is not None:
-        scores, weights = _apply_floor(scores, weights, floor)
-    return _normalise(scores, mx.sum(weights, axis=-1, keepdims=True))
-
-
-@cache
-def _steps(dtype: mx.Dtype) -> list[tuple[mx.array, mx.array]]:
-    """The bits of a key from the highest on, each with the sum of all lower ones."""
-    bits = range(8 * dtype.size - 1, -1, -1)
-    return [(mx.array(2**bit, dtype), mx.array(2**bit - 1, dtype)) for bit in bits]
-
-
-@fused
-def _weights_above(keys: mx.array, weights: mx.array, found: mx.array, below: mx.array) -> mx.array:
-    return (keys > found + below) * weights
-
-
-@fused
-def _advance(found: mx.array, beaten_by: mx.array, limit: mx.array, step: mx.array) -> mx.array:
-    return mx.where(beaten_by < limit, found, found + step)
-
-
-@fused
-def _weights_from(keys: mx.array, found: mx.array, scores: mx.array, weights: mx.array) -> tuple[mx.array, mx.array]:
-    kept = keys >= found
-    return mx.where(kept, scores, -math.inf), weights * kept
-
-
-@fused
-def _apply_floor(scores: mx.array, weights: mx.array, floor: mx.array) -> tuple[mx.array, mx.array]:
-    kept = scores >= floor
-    return mx.where(kept, scores, -math.inf), weights * kept
-
-
 HALF_VALUES = 2**16  # that a 16-bit float can have
-KEY_TYPES = {16: mx.uint16, 32: mx.uint32}
 
 
 def histogram(logits: mx.array) -> mx.array:
@@ -236,23 +187,15 @@ def histogram(logits: mx.array) -> mx.array:
     return counts
 
 
-def _key(logits: mx.array) -> mx.array:
-    bits = 8 * logits.dtype.size
-    raw = logits.view(KEY_TYPES[bits])
-    raw = mx.where(raw == 2 ** (bits - 1), 0, raw)  # -0.0 and 0.0 are one value
-    # Negative floats count downwards: all their bits flip, of the others only the sign.
-    key: mx.array = raw ^ ((raw >> (bits - 1)) * (2 ** (bits - 1) - 1) + 2 ** (bits - 1))
-    return key
-
-
-# Unsigned integers [N, V] in the order of `logits` [N, V], as wide as their floats.
-keys_of = fused(_key)
-
-
 @fused
 def _places(logits: mx.array) -> mx.array:
-    """The places [N, V] of 16-bit `logits` in N rows of 65,536 values in ascending order."""
-    return _key(logits).astype(mx.uint32) + mx.array([[row * HALF_VALUES] for row in range(logits.shape[0])], mx.uint32)
+    """The places [N, V] of 16-bit `logits` in N rows of 65,536 values in ascending order; -0.0 has that of 0.0."""
+    raw = logits.view(mx.uint16)
+    raw = mx.where(raw == 2**15, 0, raw)
+    # Negative floats count downwards: all their bits flip, of the others only the sign.
+    place = raw ^ ((raw >> 15) * (2**15 - 1) + 2**15)
+    rows = mx.array([[row * HALF_VALUES] for row in range(logits.shape[0])], mx.uint32)
+    return place.astype(mx.uint32) + rows
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Cuts found on levels (a histogram of 16-bit logits, the k best) against the search bit by bit over all tokens."""
+"""Cuts found on levels (a histogram of 16-bit logits, the k best) against a sort of all tokens."""
 
 import math
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fakes.products import spread
 from specdec_cli.engine.sampling import cuts
-from specdec_cli.engine.sampling.cuts import HALF_VALUES, keys_of, top_tokens
+from specdec_cli.engine.sampling.cuts import HALF_VALUES, half_values, histogram, top_tokens
 from specdec_cli.engine.sampling.warps import Sampling, log_probs
 
 INF = math.inf
@@ -55,7 +55,7 @@ def by_levels(monkeypatch, logits, sampling):
     return np.array(log_probs(logits, sampling), np.float64)
 
 
-def by_search(monkeypatch, logits, sampling):
+def by_sort(monkeypatch, logits, sampling):
     monkeypatch.setattr(cuts, "_has_levels", lambda logits: False)
     return np.array(log_probs(logits, sampling), np.float64)
 
@@ -75,21 +75,32 @@ def too_close(logits, sampling):
     return np.array(found)
 
 
-def assert_same_law(levels, search, close):
-    apart = (levels > -INF) != (search > -INF)
+def assert_same_law(levels, ordered, close):
+    apart = (levels > -INF) != (ordered > -INF)
     assert not apart[~close].any()
-    both = (levels > -INF) & (search > -INF) & ~close[:, None]
-    np.testing.assert_allclose(levels[both], search[both], atol=2e-5, rtol=2e-6)
+    both = (levels > -INF) & (ordered > -INF) & ~close[:, None]
+    np.testing.assert_allclose(levels[both], ordered[both], atol=2e-5, rtol=2e-6)
 
 
 @pytest.mark.parametrize(("kind", "dtype"), spread(KINDS, HALVES))
-def test_the_histogram_finds_the_nucleus_that_the_search_finds(monkeypatch, kind, dtype):
+def test_the_histogram_finds_the_nucleus_that_a_sort_finds(monkeypatch, kind, dtype):
     logits, compared = rows_of(kind).astype(dtype), 0
     for sampling in NUCLEI:
         close = too_close(logits, sampling) & (sampling.top_p > 0)
         compared += (~close).sum()
-        assert_same_law(by_levels(monkeypatch, logits, sampling), by_search(monkeypatch, logits, sampling), close)
+        assert_same_law(by_levels(monkeypatch, logits, sampling), by_sort(monkeypatch, logits, sampling), close)
     assert compared > 2 * len(NUCLEI)
+
+
+def test_the_long_tail_of_a_wide_vocabulary_is_not_rounded_away():
+    """Summed from the largest on in float32, 0.06 % of the mass was lost, and 5,000 of 81,000 tokens."""
+    logits = np.random.default_rng(0).normal(0, 3, (2, 151_936)).astype(np.float32)
+    masses = np.exp(logits.astype(np.float64))
+    masses = -np.sort(-masses / masses.sum(-1, keepdims=True), axis=-1)
+    for top_p in (0.5, 0.9, 0.999):
+        kept = (np.array(log_probs(mx.array(logits), Sampling(1.0, 0, top_p))) > -INF).sum(-1)
+        asked = (np.cumsum(masses, -1) - masses < top_p).sum(-1)
+        assert all(abs(row[:n].sum() - row[:m].sum()) < 2e-5 for row, n, m in zip(masses, kept, asked, strict=True))
 
 
 @pytest.mark.parametrize(("kind", "k", "dtype"), spread(KINDS, [1, 20, 46, 2_999], [mx.float32, *HALVES]))
@@ -116,20 +127,15 @@ def test_top_k_over_its_best_values_equals_a_sort_of_all(kind, k, dtype):
             np.testing.assert_allclose(law[kept], scores[kept] - normaliser, atol=3e-5, rtol=2e-6)
 
 
-def all_halves(dtype):
-    """Each 16-bit float that is a number, as float32 in numpy, and as it is."""
+@pytest.mark.parametrize("dtype", HALVES)
+def test_a_histogram_counts_every_16_bit_float_at_its_value_and_zeros_at_one(dtype):
     every = mx.arange(HALF_VALUES).astype(mx.uint16).view(dtype)
     wide = np.array(every.astype(mx.float32))
-    numbers = ~np.isnan(wide)
-    return wide[numbers], every[mx.array(np.flatnonzero(numbers))]
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-def test_keys_order_every_16_bit_float_and_zeros_are_one(dtype):
-    wide, halves = all_halves(dtype)
-    keys = np.array(keys_of(halves), np.int64)
-    order = np.argsort(wide, kind="stable")
-    np.testing.assert_array_equal(np.diff(keys[order]) > 0, wide[order][1:] != wide[order][:-1])
+    numbers = np.flatnonzero(~np.isnan(wide))
+    counts = np.array(histogram(every[mx.array(numbers)][None]))[0]
+    found = np.repeat(np.array(half_values(dtype))[0], counts)
+    np.testing.assert_array_equal(found, np.sort(wide[numbers]))
+    assert counts.max() == 2 and (np.diff(found[found != 0]) > 0).all()
 
 
 @given(st.integers(0, 8), st.integers(1, 900), st.integers(0, 2**32 - 1))
