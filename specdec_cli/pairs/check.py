@@ -14,11 +14,11 @@ from typing import Any
 from specdec_cli import hub
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import parameters
-from specdec_cli.core.gain import round_steps
+from specdec_cli.core.gain import interpolate, round_steps
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, typical_row
+from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, rows_elsewhere
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.files import ModelFiles, PairFiles
@@ -177,8 +177,8 @@ def advise(target: Side, draft: Side | None, chip: str, head: bool = False) -> l
 
 def break_even(target: Side, step_bytes: float, k: int) -> float:
     """Tokens a round must yield to pay for K draft steps (cost by the bytes read) and K more rows (typical cost)."""
-    row = typical_row(target.expert_bytes / target.step_bytes)
-    return round_steps(k, step_bytes / target.step_bytes, 1 + k * row)
+    rows = {1: 1.0, **rows_elsewhere(target.expert_bytes / target.step_bytes, shares_reads=False)}
+    return round_steps(k, step_bytes / target.step_bytes, interpolate(rows, k + 1))
 
 
 def _size(target: Side, draft: Side) -> list[str]:

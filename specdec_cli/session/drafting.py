@@ -30,6 +30,7 @@ from specdec_cli.engine.planning.rates import LookupAcceptance
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import TokenMask
 from specdec_cli.session.cost_file import CostStore, Values
+from specdec_cli.system import blas
 
 # Costs change with the length of the context: a measurement at another length is only an assumption.
 CONTEXT_TOKENS = (1024, 4096, 16384, 65536)
@@ -117,9 +118,11 @@ class DraftController:
         network, value_bytes = self.target.network, 4 if self.target.dtype == "float32" else 2
         chip, expert_share = chips.chip_of(device.device_name()), network.expert_share
         if chip is None:
-            return Costs.of_ratio(ratio, chips.typical_row(expert_share))
-        cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.step_bytes
-        rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key, expert_share)
+            has_blas = blas.load() not in (None, blas.REFERENCE)
+            rows = chips.rows_elsewhere(expert_share, shares_reads=has_blas and network.packing is None)
+        else:
+            cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.step_bytes
+            rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key, expert_share)
         return Costs(rows, {1: ratio}, ratio / 8)
 
     def _history(

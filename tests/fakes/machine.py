@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from math import exp
 
 from specdec_cli.core.events import Round
-from specdec_cli.core.gain import interpolate
+from specdec_cli.core.gain import TYPICAL_ROW_COST, interpolate
 from specdec_cli.core.request import MAX_DRAFT
+from specdec_cli.engine.planning.costs import Costs
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Plan, Situation, plan
 
@@ -53,6 +54,11 @@ MACHINES = (
     Machine("CPU, demo pair", 0.28, {2: 1.2, 5: 1.8, 8: 2.4}),
 )
 BY_NAME = {machine.name: machine for machine in MACHINES}
+
+
+def assumed(ratio: float, row: float = TYPICAL_ROW_COST) -> Costs:
+    """Costs where a draft step is `ratio` of a plain one, and each further row costs `row`."""
+    return Costs({2: 1 + row}, {1: ratio}, ratio / 8)
 
 
 @dataclass(frozen=True)

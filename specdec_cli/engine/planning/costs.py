@@ -43,11 +43,6 @@ class Costs:
     prefill_token: float = 0.1 / 8
 
     @classmethod
-    def of_ratio(cls, ratio: float, row: float = TYPICAL_ROW_COST) -> Costs:
-        """A draft step costs what its weights weigh beside the target's (`ratio`); each further row costs `row`."""
-        return cls({2: 1 + row}, {1: ratio}, ratio / 8)
-
-    @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Costs:
         """What `asdict` made and JSON kept, whose keys are text. Raises KeyError, TypeError or ValueError."""
         verify, draft = ({int(n): float(v) for n, v in values[name].items()} for name in ("verify", "draft"))

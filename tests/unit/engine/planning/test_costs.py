@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import pytest
 
+from fakes.machine import assumed as assumed_costs
 from specdec_cli.engine.planning.costs import START_STEPS, Costs, RoundCosts
 
 
@@ -22,7 +23,7 @@ def drafted(costs, rounds, k, draft, verify):
 
 
 def test_the_first_round_of_a_size_makes_it_seem_no_dearer_and_outliers_move_nothing():
-    costs = measured(Costs.of_ratio(0.1, 0.15))
+    costs = measured(assumed_costs(0.1, 0.15))
     before = costs.round_steps()[2]
     costs.observe_drafted(2, 20.0, 50.0)
     assert costs.round_steps()[2] == before
@@ -32,13 +33,13 @@ def test_the_first_round_of_a_size_makes_it_seem_no_dearer_and_outliers_move_not
 
 
 def test_a_k_that_was_not_measured_lies_between_its_measured_neighbours():
-    costs = measured(Costs.of_ratio(0.1, 0.9))
+    costs = measured(assumed_costs(0.1, 0.9))
     drafted(drafted(costs, 5, 1, 0.1, 1.1), 5, 5, 0.5, 1.5)
     assert 1.1 < costs.pass_steps()[3] < 1.5 < costs.pass_steps()[8]
 
 
 def test_what_was_measured_of_drafting_can_be_forgotten_and_with_it_what_an_earlier_process_kept():
-    assumed, kept = Costs.of_ratio(0.1, 0.2), Costs.of_ratio(3.0, 2.0)
+    assumed, kept = assumed_costs(0.1, 0.2), assumed_costs(3.0, 2.0)
     costs, expected = RoundCosts(assumed, kept), RoundCosts(assumed).round_steps()
     for _ in range(3):
         costs.observe_plain(1.0, True, True)

@@ -10,8 +10,7 @@ from statistics import fmean
 
 import pytest
 
-from fakes.machine import Machine, Recorded, Text, play
-from specdec_cli.engine.planning.costs import Costs
+from fakes.machine import Machine, Recorded, Text, assumed, play
 from specdec_cli.engine.planning.history import History
 
 FILE = Path(__file__).parents[3] / "fakes/recorded/answers.jsonl"
@@ -71,7 +70,7 @@ def replayed(drafter, kinds, tokens, warm):
             text, prompt, history = (
                 Recorded(answer["name"], tuple(hits)),
                 answer["prompt"],
-                History(Costs.of_ratio(ratio)),
+                History(assumed(ratio)),
             )
             for index, rate in enumerate((0.6, 0.8, 0.4, 0.8) if warm else ()):
                 history.begin(64, 48)
