@@ -24,6 +24,7 @@ from fakes.chat import BYTES, networks
 from fakes.hub_client import Person, tree
 from fakes.hub_server import HubServer
 from specdec_cli.core.errors import SpecdecError
+from specdec_cli.engine.cache.stored import as_bytes
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
@@ -403,7 +404,7 @@ def everything(tiny_pair, tmp_path_factory):
         slot = first.fresh()
         found = DiskCache(path.parent, 10**9).restore("print", slot, [*IDS, 9])
         assert found == len(slot.tokens) and (found or not path.exists())
-        return list(slot.tokens) or None
+        return (list(slot.tokens), as_bytes(slot.contents())[1].getvalue()) if found else None
 
     def used(path):
         require_bound(path.parent, *models)
