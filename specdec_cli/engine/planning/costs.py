@@ -20,7 +20,8 @@ from specdec_cli.core.request import MAX_K, MAX_ROWS
 
 # Rounds of one size whose lower median counts: outliers are slow.
 RECENT_ROUNDS = 5
-# Plain tokens in a row after which drafting is assumed to cost what it was before anything was measured.
+# Plain tokens in a row after which drafting is assumed to cost what it was before anything was measured, and drafted
+# ones after which a plain step is measured anew.
 FORGET_TOKENS = 128
 # A pass that nothing was queued for takes so many plain steps longer.
 START_STEPS = 0.08
@@ -108,6 +109,8 @@ class RoundCosts:
         self.assumed, self.kept = assumed, kept
         self._plain: deque[float] = deque(maxlen=RECENT_ROUNDS)
         self._run_seconds, self._run_steps = 0.0, 0.0
+        # Since a plain step was measured last.
+        self.unmeasured_tokens = 0
         self._assume(kept or assumed)
 
     def _assume(self, costs: Costs) -> None:
@@ -121,6 +124,10 @@ class RoundCosts:
         self.kept = None
         self._assume(self.assumed)
 
+    def pass_tokens(self, emitted: int) -> None:
+        """A round of any kind is about to be observed, which emitted so many tokens."""
+        self.unmeasured_tokens += emitted
+
     def observe_plain(self, seconds: float, queued: bool, followed: bool) -> None:
         """A plain round. `queued`: launched before its predecessor was read; `followed`: so was its successor.
 
@@ -131,9 +138,15 @@ class RoundCosts:
         self._run_seconds = seconds + (self._run_seconds if queued else 0.0)
         self._run_steps = 1 + (self._run_steps if queued else START_STEPS)
         if queued and followed:
-            self._plain.append(seconds)
+            self._add_plain(seconds)
         elif not followed and self._run_steps < 4:
-            self._plain.append(self._run_seconds / self._run_steps)
+            self._add_plain(self._run_seconds / self._run_steps)
+
+    def _add_plain(self, seconds: float) -> None:
+        if self.unmeasured_tokens >= FORGET_TOKENS:  # the machine was another then
+            self._plain.clear()
+        self._plain.append(seconds)
+        self.unmeasured_tokens = 0
         self._tables.clear()
 
     def observe_drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:

@@ -134,6 +134,7 @@ class History:
             reading=self._reading(),
             unread=int(min(self._unread, self._most_unread)),
             credit=self._credit,
+            stale=self.costs.unmeasured_tokens >= FORGET_TOKENS and not round.in_flight,
             left=self._left - round.in_flight,
             emitted=self._emitted + round.in_flight,
             idle=self._idle,
@@ -164,6 +165,7 @@ class History:
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
         self._context += emitted
         self._pay(SHARE * emitted)
+        self.costs.pass_tokens(emitted)
         alone = round.batch_size <= 1  # the time of a pass that replies share is no round's of their own
         if learns_from(round.drafter):
             if alone:

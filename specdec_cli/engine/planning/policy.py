@@ -58,6 +58,7 @@ class Situation:
     nothing; `rate`: P(its token is accepted | those before were); `judged`: whether any was.
     `steps`[K] its rounds' costs, `passes`[K] those of passes of K + 1 rows; `measured`: whether any was, here.
     `reading`: what the draft must read first, `unread` tokens. `credit`: plain steps that trying may lose.
+    `stale`: no plain step was measured for so long that drafts may seem to pay which do not.
     `left`: tokens that the reply may still emit; `emitted` in it so far; `idle`: since the network drafted last.
     """
 
@@ -82,6 +83,7 @@ class Situation:
     reading: float = 0.0
     unread: int = 0
     credit: float = 0.0
+    stale: bool = False
     left: float = inf
     emitted: int = 0
     idle: int = 0
@@ -253,6 +255,8 @@ def plan_network(s: Situation) -> tuple[Plan, float]:
     deepest = min(s.deepest, s.most)
     best = cheapest(s.steps, [s.rate] * deepest)
     pays = (1 - best.price) * s.coming >= ODDS * s.reading
+    if best.k and s.stale:
+        return Plan(reason="measuring a plain step anew"), 1.0
     if best.k and (pays or s.unread <= 1):
         return Plan(s.network, best.k, best.summary), best.price
     stake = s.credit + SHARE * min(s.left, TYPICAL_TOKENS)

@@ -94,6 +94,22 @@ def test_whatever_was_measured_once_drafting_is_tried_again_where_it_pays(told):
     assert sum(map(bool, ks[started:])) > 0.9 * len(ks[started:])
 
 
+def test_a_plain_step_that_was_measured_on_a_busy_machine_is_measured_anew_where_drafts_lose(monkeypatch):
+    """Control: without that it drafts to the end. The bug: 0.59 of plain decoding, and no plain round to tell it."""
+    machine = BY_NAME["M1 Pro"]
+
+    def drafted_rounds():
+        history = History()
+        for index in range(6):
+            history.observe(Round(index, "none", (), 0, 7, (7,), 0.0, 5 * machine.plain_seconds), True, True)
+        return [*map(bool, adaptive(machine, CODE, 1000, 1, length=history).ks)]
+
+    now = drafted_rounds()
+    assert sum(now[:60]) > 40 and sum(now[2 * FORGET_TOKENS :]) < 20
+    monkeypatch.setattr("specdec_cli.engine.planning.history.FORGET_TOKENS", 10**6)
+    assert sum(drafted_rounds()[-100:]) > 90
+
+
 @machines
 def test_hostile_text_costs_under_three_percent_in_256_tokens(machine):
     assert against_plain(machine, HOSTILE, 256) >= 0.97
