@@ -23,6 +23,10 @@ RECENT_ROUNDS = 5
 # Plain tokens in a row after which drafting is assumed to cost what it was before anything was measured, and drafted
 # ones after which a plain step is measured anew.
 FORGET_TOKENS = 128
+# A pass of several rows that takes less than such a share of a plain step tells that the step was measured in a slow
+# moment, as the first one of a process may be; it is measured anew after so many tokens. After 8, noise alone cost a
+# cold reply of 40 tokens 2 % (recorded answers).
+IMPOSSIBLE_STEPS, SETTLED_TOKENS = 0.9, 32
 # A pass that nothing was queued for takes so many plain steps longer.
 START_STEPS = 0.08
 # Fewer tokens in one read say more about overhead than about the cost of a token.
@@ -166,6 +170,14 @@ class RoundCosts:
     def plain_measured(self) -> bool:
         """Whether a plain step was measured in this process."""
         return bool(self._plain)
+
+    @property
+    def plain_is_stale(self) -> bool:
+        """Whether a plain step is to be measured anew, as drafts may seem to pay that do not."""
+        if self.unmeasured_tokens < SETTLED_TOKENS or not self._plain:
+            return False
+        impossible = self.plain_seconds() < IMPOSSIBLE_STEPS * median_low(self._plain)
+        return impossible or self.unmeasured_tokens >= FORGET_TOKENS
 
     @property
     def rows_measured(self) -> bool:

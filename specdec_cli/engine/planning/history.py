@@ -134,7 +134,7 @@ class History:
             reading=self._reading(),
             unread=int(min(self._unread, self._most_unread)),
             credit=self._credit,
-            stale=self.costs.unmeasured_tokens >= FORGET_TOKENS and not round.in_flight,
+            stale=self.costs.plain_is_stale and not round.in_flight,
             left=self._left - round.in_flight,
             emitted=self._emitted + round.in_flight,
             idle=self._idle,

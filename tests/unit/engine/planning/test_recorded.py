@@ -89,7 +89,7 @@ def replayed(drafter, kinds, tokens, warm):
         ("draft", ("code", "edit"), 40, False, 0.955),
         ("draft", ("code", "edit"), 256, True, 0.97),
         ("draft", ("prose", "chat"), 40, False, 0.92),
-        ("draft", ("prose", "chat"), 256, True, 0.98),
+        ("draft", ("prose", "chat"), 256, True, 0.975),
         ("nothing", ("code", "edit", "prose", "chat"), 40, False, 0.89),
         ("nothing", ("code", "edit", "prose", "chat"), 256, True, 0.96),
     ],
