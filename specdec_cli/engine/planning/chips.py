@@ -37,8 +37,8 @@ SHARED_ROWS = 5
 # Plain steps of a pass of n rows.
 ROWS_SINCE_M3 = {2: 1.1, 3: 1.2, 4: 1.3, 5: 1.45, 6: 1.9, 8: 2.4, 10: 2.8, 11: 3.2, 13: 3.7, TILE_ROWS: 3.9}
 ROWS_OF_ULTRA_SINCE_M3 = {4: 1.02, 6: 1.28, 8: 1.57, 18: 2.6, TILE_ROWS: 2.7}
-# On two cores of an AMD EPYC and of an Intel Xeon with OpenBLAS, Qwen2.5-Coder 1.5B in float32 took 1.15 for two rows,
-# 1.25 to 1.45 for four, 1.3 to 1.7 for eight. A line through the first two would keep drafts short for good.
+# With OpenBLAS on two cores of an AMD EPYC, passes of Qwen2.5-Coder 1.5B in float32 took 1.15 for two rows, 1.2 to 1.4
+# for four and for seven; what is assumed is no less. A line of `TYPICAL_ROW_COST` would keep drafts short for good.
 ROWS_OF_BLAS = {2: 1.15, 4: 1.35, 8: 1.6, 16: 2.2}
 # Starting a layer's kernels takes time however small the layer (estimated from one published draft step on an M5 Max):
 # a share of the target's step for a draft with as many layers.

@@ -114,7 +114,7 @@ class RoundCosts:
         self._plain: deque[float] = deque(maxlen=RECENT_ROUNDS)
         self._run_seconds, self._run_steps = 0.0, 0.0
         # Since a plain step was measured last.
-        self.unmeasured_tokens = 0
+        self._unmeasured_tokens = 0
         self._assume(kept or assumed)
 
     def _assume(self, costs: Costs) -> None:
@@ -128,9 +128,9 @@ class RoundCosts:
         self.kept = None
         self._assume(self.assumed)
 
-    def pass_tokens(self, emitted: int) -> None:
+    def count_tokens(self, emitted: int) -> None:
         """A round of any kind is about to be observed, which emitted so many tokens."""
-        self.unmeasured_tokens += emitted
+        self._unmeasured_tokens += emitted
 
     def observe_plain(self, seconds: float, queued: bool, followed: bool) -> None:
         """A plain round. `queued`: launched before its predecessor was read; `followed`: so was its successor.
@@ -147,10 +147,10 @@ class RoundCosts:
             self._add_plain(self._run_seconds / self._run_steps)
 
     def _add_plain(self, seconds: float) -> None:
-        if self.unmeasured_tokens >= FORGET_TOKENS:  # the machine was another then
+        if self._unmeasured_tokens >= FORGET_TOKENS:  # the machine was another then
             self._plain.clear()
         self._plain.append(seconds)
-        self.unmeasured_tokens = 0
+        self._unmeasured_tokens = 0
         self._tables.clear()
 
     def observe_drafted(self, k: int, draft_seconds: float | None, verify_seconds: float) -> None:
@@ -174,10 +174,10 @@ class RoundCosts:
     @property
     def plain_is_stale(self) -> bool:
         """Whether a plain step is to be measured anew, as drafts may seem to pay that do not."""
-        if self.unmeasured_tokens < SETTLED_TOKENS or not self._plain:
+        if self._unmeasured_tokens < SETTLED_TOKENS or not self._plain:
             return False
         impossible = self.plain_seconds() < IMPOSSIBLE_STEPS * median_low(self._plain)
-        return impossible or self.unmeasured_tokens >= FORGET_TOKENS
+        return impossible or self._unmeasured_tokens >= FORGET_TOKENS
 
     @property
     def rows_measured(self) -> bool:

@@ -165,7 +165,7 @@ class History:
         self._left, self._emitted = self._left - emitted, self._emitted + emitted
         self._context += emitted
         self._pay(SHARE * emitted)
-        self.costs.pass_tokens(emitted)
+        self.costs.count_tokens(emitted)
         alone = round.batch_size <= 1  # the time of a pass that replies share is no round's of their own
         if learns_from(round.drafter):
             if alone:
