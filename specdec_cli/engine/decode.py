@@ -9,7 +9,7 @@ the host builds the target's graph and the caller prints; (4) a pass may be shar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator
 
 from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine.batch import Member, Part
@@ -18,11 +18,6 @@ from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock, Pipeline
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
-
-
-def rounds_of(steps: Iterable[Round | Reading | DraftStep | Part]) -> Iterator[Round]:
-    """The rounds alone, for a caller that has nothing else to do while a context is read."""
-    return (step for step in steps if isinstance(step, Round))
 
 
 def decode(

@@ -18,8 +18,8 @@ from typing import Any
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
+from specdec_cli.engine.cache.cache_kinds import as_bytes, read_contents
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.engine.cache.stored import as_bytes, read_contents
 from specdec_cli.session.disk_entries import ARRAYS, FACTS, Entry, damaged, digest, entries, facts_files, remove
 from specdec_cli.session.slot import Slot
 from specdec_cli.system.machine import yield_to_others

@@ -22,8 +22,9 @@ from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
 from texts import HELD_OUT, KINDS, library_text, of_kind
 
+from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import drafting
-from specdec_cli.engine.decode import decode, rounds_of
+from specdec_cli.engine.decode import decode
 from specdec_cli.engine.load import load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.sampling.acceptance import make_rule
@@ -86,7 +87,7 @@ class Pair:
             chosen = self.begin(drafter, k, rule, prompt, limit, seconds)
             context = list(prompt)
             steps = decode(self.target, chosen, rule, context, limit, frozenset(), self.clock)
-            rounds = list(rounds_of(steps))
+            rounds = [step for step in steps if isinstance(step, Round)]
             seconds = self.clock() - began
             self.ks[k, drafter] = [len(round.draft) for round in rounds]
             late = [one.draft_seconds + one.verify_seconds for one in rounds[1:]]

@@ -16,8 +16,9 @@ from mlx_lm.generate import generate_step
 from mlx_lm.models.cache import make_prompt_cache
 
 from conformance.architectures import Architecture, tiny_network
+from specdec_cli.core.events import Round
 from specdec_cli.engine import device
-from specdec_cli.engine.decode import decode, rounds_of
+from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.stepwise import ModelDrafter
 from specdec_cli.engine.model import CachedModel
@@ -53,7 +54,7 @@ def check(architecture: Architecture, k: int, tokens: int) -> Outcome:
     rule = greedy(target.vocab_size)
     drafters = Drafters(ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), k)
     steps = decode(target, drafters, rule, context, count, frozenset(), time.perf_counter)
-    rounds = list(rounds_of(steps))
+    rounds = [step for step in steps if isinstance(step, Round)]
     differs = _difference(plain_tokens(network, len(context) - len(PROMPT)), context[len(PROMPT) :])
     accepted = sum(round.accepted for round in rounds)
     rejected = sum(round.accepted < len(round.draft) for round in rounds)

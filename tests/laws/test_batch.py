@@ -7,8 +7,7 @@ from conformance.architectures import architectures, tiny_network
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target
 from fakes.sharing import Reply, run_alone, run_together
-from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Prompt, read_prompts
-from specdec_cli.engine.batch_proof import prove
+from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Prompt, prove, read_prompts
 from specdec_cli.engine.cache import rows
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.drafters import Drafters

@@ -24,7 +24,7 @@ from fakes.chat import BYTES, networks
 from fakes.hub_client import Person, tree
 from fakes.hub_server import HubServer
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.engine.cache.stored import as_bytes
+from specdec_cli.engine.cache.cache_kinds import as_bytes
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec

@@ -7,7 +7,7 @@ import pytest
 from conformance.architectures import architectures, installed
 from conformance.suite import check
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.recompute import Recorder
+from specdec_cli.engine.cache.rollback import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.load import UNVERIFIABLE
 from tools.support_table import BEGIN, DOCUMENT, END, table_cells

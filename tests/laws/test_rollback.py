@@ -16,7 +16,7 @@ from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache import cache_kinds
 from specdec_cli.engine.cache import rollback as caches_module
-from specdec_cli.engine.cache.recompute import Recorder
+from specdec_cli.engine.cache.rollback import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.model import CachedModel
 

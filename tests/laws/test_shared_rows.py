@@ -8,8 +8,7 @@ import pytest
 from conformance.architectures import architectures, tiny_network
 from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.core.errors import Refused
-from specdec_cli.engine.batch import Batch
-from specdec_cli.engine.batch_proof import prove
+from specdec_cli.engine.batch import Batch, prove
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.sampling.acceptance import greedy

@@ -16,8 +16,7 @@ from specdec_cli.apps.serve.job import Job, JobHandle, TooLarge, TooLong, unfore
 from specdec_cli.core.errors import Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone
 from specdec_cli.core.kinds import effective_rule
-from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, read_prompts
-from specdec_cli.engine.batch_proof import prove
+from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, prove, read_prompts
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.drafters.base import DraftStep

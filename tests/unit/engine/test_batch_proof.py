@@ -10,8 +10,7 @@ from mlx_lm.models import qwen3
 from conformance.architectures import architectures, tiny_network
 from specdec_cli.core.errors import Refused
 from specdec_cli.engine import hidden
-from specdec_cli.engine.batch import Batch, Member, Prompt, read_prompts
-from specdec_cli.engine.batch_proof import LONGEST_TRIED, READ, prove
+from specdec_cli.engine.batch import LONGEST_TRIED, READ, Batch, Member, Prompt, prove, read_prompts
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel, Network

@@ -10,7 +10,7 @@ import pytest
 from mlx_lm.models.cache import KVCache
 
 from specdec_cli.engine import selftest
-from specdec_cli.engine.cache.recompute import Recorder
+from specdec_cli.engine.cache.rollback import Recorder
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.selftest import (

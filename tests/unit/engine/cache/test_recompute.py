@@ -8,8 +8,7 @@ from mlx_lm.models.cache import ArraysCache, make_prompt_cache
 
 from conformance.architectures import architectures, tiny_network
 from specdec_cli.engine.cache.cache_kinds import leaves
-from specdec_cli.engine.cache.recompute import ANSWERED, readers_of
-from specdec_cli.engine.cache.rollback import Caches
+from specdec_cli.engine.cache.rollback import ANSWERED, Caches, readers_of
 
 IDS = [3, 17, 5, 60, 8, 9, 22, 41]
 RECURRENT = ["mamba2", "qwen3_5", "rwkv7", "lfm2", "falcon_h1"]
