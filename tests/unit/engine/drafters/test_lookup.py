@@ -1,12 +1,18 @@
-"""The text itself or the model: never a different word, and the cheaper tokens."""
+"""Drafts without a network: the text itself, what is forced, and what a constraint leaves of a draft."""
 
+import mlx.core as mx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fakes.machine import assumed
 from specdec_cli.core.events import Round
-from specdec_cli.core.kinds import LOOKUP
-from specdec_cli.engine.drafters.base import finished
+from specdec_cli.core.kinds import FORCED, LOOKUP
+from specdec_cli.engine.draft import Draft
+from specdec_cli.engine.drafters.base import Drafter, finished
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.lookup import LookupDrafter
+from specdec_cli.engine.drafters.suffix_automaton import SuffixAutomaton
 from specdec_cli.engine.planning.costs import Costs
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Situation, plan
@@ -92,3 +98,80 @@ def test_every_token_of_the_answer_tells_what_a_lookup_would_have_been_worth_who
         context += [5, 6, 7, 100 + index]
         drafter.commit(context)
     assert mistaken.rates(3, 1)[0] < 0.1
+
+
+# The automaton against a search of every place.
+
+
+TEXTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
+
+
+def earlier_ends(text, length):
+    """Where the last `length` tokens of `text` ended before, by looking everywhere."""
+    return [i + length for i in range(len(text) - length) if text[i : i + length] == text[len(text) - length :]]
+
+
+@given(TEXTS)
+def test_the_match_is_the_longest_end_that_occurred_before(text):
+    lookup = SuffixAutomaton()
+    lookup.follow(text)
+    longest = max((n for n in range(1, len(text)) if earlier_ends(text, n)), default=0)
+    assert lookup.match.length == longest
+    if longest:
+        assert lookup.match.start in earlier_ends(text, longest)
+
+
+@given(TEXTS, st.integers(1, 12))
+def test_a_continuation_goes_round_where_the_text_ends(text, k):
+    lookup = SuffixAutomaton()
+    lookup.follow(text)
+    repeated = text[lookup.match.start :] if lookup.match.length else []
+    assert lookup.continuation(k) == (repeated * k)[:k]
+
+
+# Inside a constraint: where drafts end.
+
+
+class Even:
+    """Even tokens are legal; after `forced_at` tokens 8 is forced."""
+
+    def __init__(self, forced=()):
+        self._forced = list(forced)
+
+    def forced(self):
+        return self._forced
+
+    def legal(self, draft):
+        return next((place for place, token in enumerate(draft) if token % 2), len(draft))
+
+
+class Says(Drafter):
+    name = "says"
+
+    def __init__(self, tokens, with_law):
+        self._tokens, self._with_law = tokens, with_law
+
+    def propose(self, context, k):
+        yield from ()
+        law = mx.zeros((len(self._tokens), 10)) if self._with_law else None
+        return Draft(mx.array(self._tokens, dtype=mx.int32), law, self.name)
+
+
+def proposed(tokens, with_law, forced=(), k=6):
+    made = Drafters(Says(tokens, with_law), k, constraint=Even(forced))
+    made.follow(made.decide(32))
+    return made.legal(finished(made.propose([1])))
+
+
+def test_a_draft_without_a_law_ends_before_its_first_illegal_token():
+    assert proposed([2, 4, 5, 6], with_law=False).tokens.tolist() == [2, 4]
+
+
+@pytest.mark.parametrize("k", [0, 6])
+def test_what_is_forced_comes_before_all_others_and_at_k_0_too(k):
+    draft = proposed([2], with_law=True, forced=[8, 8, 8], k=k)
+    assert (draft.tokens.tolist(), draft.log_q, draft.drafter) == ([8, 8, 8], None, FORCED.name)
+
+
+def test_at_k_0_nobody_else_drafts():
+    assert len(proposed([2, 4], with_law=True, k=0)) == 0
