@@ -12,7 +12,7 @@ from conformance.architectures import tiny_network as random_network
 from fakes.models import tiny_network
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
-from specdec_cli.engine.decode import decode, rounds_of
+from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
 from specdec_cli.engine.drafters.base import Drafter
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -24,8 +24,6 @@ from specdec_cli.engine.sampling.acceptance import greedy
 PIPELINES = pytest.mark.parametrize(
     "ahead", [False, True], ids=["one round at a time", "the next round queued"], indirect=True
 )
-PROMPTS = ([7], [11, 42, 7, 9, 200], list(range(3, 90)))
-TOKENS = 40
 CLOCK = time.perf_counter
 
 
@@ -35,65 +33,27 @@ def ahead(monkeypatch, request):
     monkeypatch.setattr(device, "queues_ahead", lambda: request.param)
 
 
-@pytest.fixture(scope="module")
-def pairs():
-    """Every role: (target, draft) networks, each a different way of being right or wrong."""
-    target = tiny_network(seed=1)
-    return {
-        "perturbed": (target, tiny_network(seed=1, noise=0.05)),
-        "draft is target": (target, target),
-        "hostile": (target, tiny_network(seed=99)),
-    }
-
-
-@pytest.fixture(scope="module")
-def expected(pairs):
-    """Greedy tokens of each target by mlx-lm."""
-    return {
-        (role, i): [t for r in baseline(target, prompt, TOKENS, frozenset(), CLOCK) for t in r.emitted]
-        for role, (target, _) in pairs.items()
-        for i, prompt in enumerate(PROMPTS)
-    }
-
-
-def run(target, drafter, prompt, k, max_tokens=TOKENS, stop=frozenset(), **more):
+def plainly(target, prompt, max_tokens):
+    """What the loop says without a drafter."""
     context = list(prompt)
     target.reuse(context)
-    drafters, rule = Drafters(drafter, k), greedy(target.vocab_size)
-    rounds = list(rounds_of(decode(target, drafters, rule, context, max_tokens, stop, CLOCK, **more)))
-    return rounds, context
-
-
-def emitted(rounds):
-    return [token for round in rounds for token in round.emitted]
-
-
-CASES = [("perturbed", 0, False), ("perturbed", 4, True), ("perturbed", 1, False), ("draft is target", 4, False)]
-MORE = [("hostile", 3, False), ("perturbed", 2, True), *(("perturbed", k, False) for k in (5, 6, 7, 8))]
-CASES += [pytest.param(*more, marks=pytest.mark.slow) for more in MORE]
-
-
-@pytest.mark.parametrize(("role", "k", "ahead"), CASES, indirect=["ahead"])
-def test_greedy_tokens_equal_mlx_lm_for_every_k(pairs, expected, role, k, ahead):
-    target, draft = (CachedModel(network, role) for network in pairs[role])
-    for i, prompt in enumerate(PROMPTS):
-        rounds, context = run(target, ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), prompt, k)
-        assert emitted(rounds) == expected[role, i]
-        assert context == [*prompt, *expected[role, i]]
+    for _ in decode(target, Drafters(), greedy(target.vocab_size), context, max_tokens, frozenset(), CLOCK):
+        pass
+    return context[len(prompt) :]
 
 
 @pytest.mark.parametrize("ahead", [True], indirect=True)
-def test_a_recurrent_target_is_rolled_back_behind_the_next_draft_s_first_step(ahead):
-    found = architectures()["qwen3_5"]
+@pytest.mark.parametrize("name", ["qwen3", "qwen3_5"])
+def test_a_target_is_rolled_back_behind_the_next_draft_s_first_step(ahead, name):
+    found = architectures()[name]
     target, draft = random_network(found, 1), random_network(found, 1, found.noise)
-    plain, _ = run(CachedModel(target, "target"), None, [7, 3, 9], 0, 12)
     model, context, rounds, beyond = CachedModel(target, "target"), [7, 3, 9], [], []
     rule = greedy(model.vocab_size)
     drafter = ModelDrafter(CachedModel(draft, "draft"), model.vocab_size, rule)
-    for round in rounds_of(decode(model, Drafters(drafter, 3), rule, context, 12, frozenset(), CLOCK)):
+    for round in decode(model, Drafters(drafter, 3), rule, context, 12, frozenset(), CLOCK):
         rounds.append(round)
         beyond.append(model.length - (len(context) - 1))
-    assert emitted(rounds) == emitted(plain)
+    assert context[3:] == [one.next for one in baseline(target, [7, 3, 9], 12, frozenset(), CLOCK)]
     assert any(round.accepted < len(round.draft) for round in rounds) and max(beyond) == 0
 
 
@@ -159,8 +119,7 @@ def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
         next(rounds)
     rounds.close()
     assert target.length == len(context) - 1
-    more, _ = run(target, None, context, 0, max_tokens=20)
-    assert context[2:] + emitted(more) == GREEDY[:27]
+    assert context[2:] + plainly(target, context, 20) == GREEDY[:27]
 
 
 def test_the_first_token_is_out_before_the_draft_reads_the_prompt():

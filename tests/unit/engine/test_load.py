@@ -11,7 +11,7 @@ from mlx_lm.utils import load_model, quantize_model, save_model
 
 from fakes.device import count_read
 from fakes.models import TINY, tiny_folder
-from specdec_cli.core.errors import NotAvailable, Refused
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.engine import load as load_module
 from specdec_cli.engine.load import Adapted, blank_network, empty_model, load, load_network, unverifiable
 from specdec_cli.models.checkpoint import read_checkpoint
@@ -83,11 +83,6 @@ def test_code_that_does_not_run_on_this_device_is_not_available(folder, monkeypa
     monkeypatch.setattr(load_module, "CachedModel", metal_only)
     with pytest.raises(NotAvailable, match="does not run on this device: no Metal back-end"):
         empty_model(checkpoint(folder))
-
-
-def test_caches_that_cannot_be_quantized_are_refused(folder):
-    with pytest.raises(Refused, match="does not run on a KV cache of 8 bits"):
-        empty_model(checkpoint(folder), kv_bits=8)
 
 
 def test_an_architecture_that_cannot_check_a_draft_is_refused_with_the_way_out(folder):

@@ -1,24 +1,26 @@
-"""The cached model: its memo must never change what the network says."""
+"""The cached model: its memo never changes what the network says; what a step reads; which caches are quantized."""
+
+from dataclasses import replace
+from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
+from mlx.utils import tree_flatten
 
 from conformance.architectures import architectures
 from conformance.architectures import tiny_network as network_of
+from fakes.heads import LAYER, cached_head, tiny_head, tiny_target
 from fakes.models import TINY, tiny_folder, tiny_network
-from specdec_cli.core.errors import SpecdecError
-from specdec_cli.engine.load import load
+from fakes.packed import gpt_oss, model_as
+from fakes.raw_qwen import MOE
+from specdec_cli.core.errors import Refused
+from specdec_cli.engine.load import blank_network, empty_model, load
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 
 NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
 NOTHING = mx.array([], dtype=mx.int32)
-
-
-def fresh_logits(ids):
-    """Logits of the whole context computed at once, without any cache."""
-    return np.array(NETWORK(mx.array([ids]))[0])
 
 
 def test_reuse_reads_only_what_is_new():
@@ -37,36 +39,6 @@ def test_what_was_taken_back_is_forgotten_and_what_was_read_in_its_place_is_reme
     list(model.prefill(second))
     assert model.read == second[:-1]
     assert (model.reach(second), model.reach(first)) == (len(second) - 1, 57)
-
-
-def test_a_trim_that_does_nothing_is_an_error():
-    """mlx-lm's trim_prompt_cache returns 0 and goes on: its loop then emits wrong text without a word."""
-    model = CachedModel(NETWORK, "m")
-    list(model.prefill([3, 4, 5, 6]))
-    model._caches.layers[-1].trim = lambda n: 0
-    with pytest.raises(SpecdecError, match="took back 0 of 2 tokens"):
-        model.commit([3, 4, 5, 6], 1)
-    assert model.length == 0
-
-
-def test_a_forward_that_raises_drops_the_memo():
-    model = CachedModel(NETWORK, "m")
-    list(model.prefill([3, 4, 5, 6]))
-    network, calls = model.network.module, []
-
-    def broken(ids, cache):
-        cache[0].update_and_fetch(mx.zeros((1, 2, 1, 16)), mx.zeros((1, 2, 1, 16)))
-        calls.append(ids)
-        raise RuntimeError("out of memory")
-
-    model.network.module = broken
-    with pytest.raises(RuntimeError):
-        model.logits([3, 4, 5, 6], NOTHING)
-    model.network.module = network
-    assert calls and model.length == 0
-    np.testing.assert_allclose(
-        np.array(model.logits([3, 4, 5, 6], NOTHING))[0], fresh_logits([3, 4, 5, 6])[-1], atol=2e-4
-    )
 
 
 def test_a_released_draft_gives_its_memory_back_and_says_the_same_afterwards(tmp_path):
@@ -117,3 +89,91 @@ def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, mon
 def test_query_heads_a_key_head_are_the_most_of_any_layer(name, queries):
     """Gemma 4's global layers share keys among more heads; Laguna's layers differ; a recurrence has neither."""
     assert CachedModel(network_of(architectures()[name], 1), name).network.queries_a_key == queries
+
+
+# What a step reads of a mixture of experts: its dense part, and of each layer's E experts the k of its token.
+
+
+# k / E by configurations, which call k and E otherwise in every family; the shared experts of some are dense.
+CHOSEN = {
+    "qwen3_moe": 2 / 4,
+    "deepseek_v3": 2 / 8,
+    "ernie4_5_moe": 2 / 4,
+    "gemma4_text": 2 / 4,
+    "hunyuan": 2 / 4,
+    "kimi_linear": 2 / 4,
+    "llama4": 1 / 4,
+    "longcat_flash": 3 / 4,
+    "nemotron_h": 2 / 4,
+    "phixtral": 2 / 4,
+    "step3p5": 2 / 4,
+    "qwen3": 1,
+}
+EXPERTS = (".switch_mlp.", ".switch_glu.", ".experts.")
+
+
+def checkpoint(config, name="m"):
+    return Checkpoint(name, Path(), config, ())
+
+
+@pytest.mark.parametrize(("name", "share"), CHOSEN.items())
+def test_a_step_reads_the_dense_part_and_k_of_e_experts(name, share):
+    """The bug: all experts counted, so that gpt-oss 20b passed for a fifth of the 120b, and takes two thirds."""
+    model = empty_model(checkpoint(architectures()[name].config))
+    sizes = {name: value.nbytes for name, value in tree_flatten(model.network.module.parameters())}
+    experts = sum(size for name, size in sizes.items() if any(part in name for part in EXPERTS))
+    assert bool(experts) == (name != "qwen3")
+    assert model.step_bytes == sum(sizes.values()) - experts + experts * share
+    assert model.network.expert_share == pytest.approx(experts * share / model.step_bytes)
+
+
+def test_the_pass_that_counts_leaves_the_network_as_it_was():
+    network = blank_network(checkpoint(architectures()["qwen3_moe"].config))
+    kinds = [type(module) for _, module in network.named_modules()]
+    CachedModel(network, "m")
+    assert [type(module) for _, module in network.named_modules()] == kinds
+
+
+def test_a_head_with_experts_reads_as_many_of_them_as_its_layer_asks_for():
+    target = tiny_target()
+    head = cached_head(target, tiny_head(config=LAYER | MOE)).head
+    sizes = {name: value.nbytes for name, value in tree_flatten(head.module.parameters())}
+    unread = sum(size for name, size in sizes.items() if ".switch_mlp." in name) / 2
+    assert unread and head.step_bytes == sum(sizes.values()) - unread + head.output_head.nbytes
+
+
+@pytest.mark.parametrize(("layers", "experts", "read"), [(36, 128, 4.15e9), (24, 32, 3.18e9)])
+def test_gpt_oss_is_packed_in_mxfp4_as_most_that_a_step_reads(layers, experts, read):
+    """The bug: five matrices of a layer in 8 bits outnumber its three of experts; so "affine, 8", and rows at half."""
+    model = model_as(gpt_oss(layers, experts))
+    assert model.network.packing == ("mxfp4", 4)
+    assert model.step_bytes == pytest.approx(read, rel=0.01)
+
+
+def test_experts_are_no_matrices_that_are_multiplied_in_tiles():
+    """The bug: those of Mixtral, 14336 wide, stood for its attention, 4096 wide."""
+    config = architectures()["mixtral"].config | {"intermediate_size": 4096}
+    assert empty_model(checkpoint(config)).network.widest < 4096
+
+
+# Quantized caches are refused with the reason, before any weight is read. What they compute is in tests/laws.
+
+
+def wide(name, head_dim):
+    found = architectures()[name]
+    return network_of(replace(found, config={**found.config, "head_dim": head_dim}), 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("mamba2", "keeps ArraysCache, which --kv-bits cannot quantize"),
+        ("gpt_oss", "Quantized SDPA does not support attention sinks"),
+        ("qwen3", "does not run on a KV cache of 8 bits: "),
+    ],
+)
+def test_a_model_that_cannot_run_on_quantized_caches_is_refused_with_the_reason(name, reason):
+    network = wide(name, 32) if name == "gpt_oss" else network_of(architectures()[name], 1)
+    with pytest.raises(Refused, match=reason) as caught:
+        CachedModel(network, "m", kv_bits=8)
+    assert caught.value.hint == "leave --kv-bits out"

@@ -161,10 +161,10 @@ class Played:
 
 
 def verdicts(k):
-    """Each number of accepted tokens 0 … k five times, in an order that mixes them."""
+    """Each number of accepted tokens 0 … k three times, in an order that mixes them."""
     step = 3 if (k + 1) % 3 else 2
-    counts = [(step * i + (i // (k + 1) if step == 2 else 0)) % (k + 1) for i in range(5 * (k + 1))]
-    assert all(counts.count(accepted) == 5 for accepted in range(k + 1))
+    counts = [(step * i + (i // (k + 1) if step == 2 else 0)) % (k + 1) for i in range(3 * (k + 1))]
+    assert all(counts.count(accepted) == 3 for accepted in range(k + 1))
     return [(accepted, (11 * i) % 89 + 3) for i, accepted in enumerate(counts)]
 
 
