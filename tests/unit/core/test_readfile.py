@@ -1,17 +1,25 @@
-"""Nothing that reads a file waits for a pipe that nobody writes to: it hung for ever, without a word."""
+"""Files from outside: pipes that nobody writes to, texts of other systems, JSON of every kind of damage; and locks."""
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from specdec_cli.apps.chat.line_editor import PrivateHistory
+from specdec_cli.apps.chat.loop import LineReader
+from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole
 from specdec_cli.core.readfile import open_file, read_file
+from specdec_cli.core.textfile import decode_text
 from specdec_cli.hub import places
 from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.cost_file import CostFile
@@ -85,3 +93,97 @@ def test_files_of_our_own_and_of_other_programs_may_be_pipes(fifo, monkeypatch, 
         load(fifo)
     with pytest.raises(SpecdecError, match="a pipe"):
         save(fifo, Transcript(Conversation(None, ())))
+
+
+# Texts as editors and shells of other systems write them.
+
+
+MARKED = {
+    "utf-8": b"",
+    "utf-8-sig": b"",
+    "utf-16-le": b"\xff\xfe",
+    "utf-16-be": b"\xfe\xff",
+    "utf-32-le": b"\xff\xfe\x00\x00",
+    "utf-32-be": b"\x00\x00\xfe\xff",
+}
+
+
+@pytest.mark.parametrize("encoding", MARKED)
+def test_a_byte_order_mark_names_the_encoding_and_is_no_text(encoding):
+    def written(text):
+        return MARKED[encoding] + text.encode(encoding)
+
+    assert decode_text(written("héllo\n")) == "héllo\n"
+    assert jsonfile.parse(written(json.dumps({"a": "é"}))) == {"a": "é"}
+    reader = LineReader(io.BytesIO(written("héllo\r\nзадача\n")), None)
+    assert [reader.read(""), reader.read("")] == ["héllo", "задача"]
+
+
+def test_a_mark_in_the_middle_is_text_and_a_wrong_byte_is_told():
+    assert decode_text("a\ufeffb".encode()) == "a\ufeffb"
+    with pytest.raises(UnicodeDecodeError):
+        decode_text(b"\xe9")
+
+
+# JSON: whatever is wrong with it is one kind of error, in words.
+
+
+DEEP = "[" * 100_000 + "]" * 100_000
+WRONG = [
+    (DEEP, "nested too deeply"),
+    ("9" * 5000, "a number in it is too long"),
+    (b"\xfe\xfd", "byte 0xfe at 0 is not UTF-8"),
+    ("", "Expecting value: line 1 column 1"),
+    ('{"a": ', "line 1 column 7"),
+]
+
+
+@pytest.mark.parametrize(("data", "reason"), WRONG, ids=[reason for _, reason in WRONG])
+def test_every_kind_of_damage_is_the_same_error_with_its_reason(data, reason):
+    with pytest.raises(NotJson, match=reason):
+        parse(data)
+
+
+@pytest.mark.parametrize(("data", "kind"), [("[]", "a list"), ("null", "null"), ('"a"', "a text"), ("1.5", "a number")])
+def test_another_kind_of_value_is_named(data, kind):
+    with pytest.raises(NotJson, match=f"it holds {kind}, but an object is expected"):
+        parse_object(data)
+
+
+def test_a_file_of_our_own_is_empty_where_it_is_damaged_missing_or_a_folder(tmp_path):
+    (tmp_path / "deep").write_text(DEEP)
+    assert [read_or_empty(tmp_path / name) for name in ("deep", "missing", ".")] == [{}, {}, {}]
+    (tmp_path / "good").write_bytes(b'\xef\xbb\xbf{"a": 1}')
+    assert read_or_empty(tmp_path / "good") == read_object(tmp_path / "good") == {"a": 1}
+
+
+@pytest.mark.parametrize("value", ["abc", -1, True, 2.5])
+def test_what_is_no_whole_number_is_refused_with_key_and_value(value):
+    with pytest.raises(NotJson, match=r"size is .*, but a whole number is expected"):
+        whole({"size": value}, "size", 7)
+
+
+# The lock of a folder: dropped however its holder ends, and nothing is left behind.
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from specdec_cli.core.jsonfile import locked
+with locked(Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.slow
+def test_another_process_waits_and_a_killed_holder_lets_go(tmp_path):
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(BlockingIOError), locked(tmp_path, 0.06):
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
+    with locked(tmp_path, 1.0):
+        pass
