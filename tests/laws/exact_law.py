@@ -1,7 +1,7 @@
-"""What a target says next, from the target alone, and a test of sampled answers against it.
+"""What a target says next, from the target alone; many short answers of the engine; and a test of them against that.
 
-Nothing here is the engine's: every prefix is a full pass without a cache, probabilities are float64, top-p is a full
-sort. Letters: N answers, L tokens of each, V vocabulary width.
+Nothing of the law is the engine's: every prefix is a full pass without a cache, probabilities are float64, top-p is a
+full sort. Letters: N answers, L tokens of each, V vocabulary width.
 
 `assert_follows` makes these chi-squares, each with a probability of at most ODDS to fail by chance (by the chi-square
 limit; every cell expects at least SMALLEST_CELL answers, what is rarer is one cell together):
@@ -14,10 +14,15 @@ limit; every cell expects at least SMALLEST_CELL answers, what is rarer is one c
 """
 
 import math
+import time
 from dataclasses import dataclass
 
 import mlx.core as mx
 import numpy as np
+
+from fakes.models import TINY
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.sampling.warps import Sampling
 
 SMALLEST_CELL = 50
 ODDS = 1e-9
@@ -139,3 +144,38 @@ def assert_follows(networks, prompt, texts, sampling, floor=0.0):
         return
     odds = tail(repeats**2 / variance, 1)
     assert odds > ODDS, f"{repeats:.0f} repeats too many have odds {odds:.0e}"
+
+
+# Many short answers of the whole engine to one prompt, a seed each, from one target's caches.
+
+PROMPT, K = [1, 2, 3], 2
+SMALL = TINY | {
+    "vocab_size": 16,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "intermediate_size": 16,
+    "num_attention_heads": 1,
+    "num_key_value_heads": 1,
+}
+# (rule, warps) under which answers from drafts of any kind follow the target.
+CASES = (
+    ("token", Sampling(1.0)),
+    ("block", Sampling(1.0)),
+    ("coupled", Sampling(0.6)),
+    ("match", Sampling(1.0)),
+    ("block", Sampling(0.6, top_p=0.9)),
+)
+
+
+def answers(target, begin, n, prompt=PROMPT, k=K):
+    """(tokens [n, k + 2], all rounds). `begin(seed, context)` gives drafters and rule of an answer."""
+    texts, rounds = [], []
+    for seed in range(n):
+        context = list(prompt)
+        target.reuse(context)
+        drafters, rule = begin(seed, context)
+        made = list(decode(target, drafters, rule, context, k + 2, frozenset(), time.perf_counter))
+        assert sum(len(round.emitted) for round in made) == k + 2
+        texts.append(context[len(prompt) :])
+        rounds += made
+    return np.array(texts), rounds

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from fakes.chat import chat_with, networks, only_ascii, recorded, tokenizer_in
-from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.engine.cache.rollback import common_prefix
 
 KINDS = {"plain": "qwen3", "windowed": "gemma3_text", "hybrid": "qwen3_5"}
@@ -28,22 +27,6 @@ def fresh_tokens(pair, ids, request):
     session = recorded(*pair)
     *_, finish = session.reply(ids, request)
     return finish.tokens
-
-
-@pytest.mark.slow
-def test_every_turn_equals_a_fresh_run_with_the_draft_switched_off_and_on(pair):
-    session = recorded(*pair)
-    talk, _, _ = chat_with(session, **COUPLED)
-    for number, message in enumerate(MESSAGES):
-        run_command(talk, f"/draft {'off' if number in (1, 3) else 'on'}")
-        talk.ask(message)
-    run_command(talk, "/retry")
-    drafted = 0
-    for ids, request, _, finish in session.replies:
-        assert finish.tokens == fresh_tokens(pair, ids, request)
-        assert bool(finish.stats["draft_n"]) == (request.drafter == "model")
-        drafted += finish.stats["draft_n_accepted"]
-    assert drafted and len(session.replies) == 6
 
 
 def test_a_turn_reads_only_what_is_new_for_the_target(pair):
