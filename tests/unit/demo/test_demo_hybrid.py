@@ -90,7 +90,7 @@ def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files, 
 @pytest.mark.parametrize("k", [2, 8])
 @pytest.mark.parametrize("seed", [None, 7])
 def test_it_says_what_the_target_says(pair, k, seed):
-    """At temperature 0, and under one seed at 0.8. Every K, and all else, is in `laws/test_draft_context.py`."""
+    """At temperature 0, and under one seed at 0.8. Every K, and all else, is in `laws/test_plain_words.py`."""
     drafted, rounds = said(pair, CODE[0], k, seed)
     assert drafted == said(pair, CODE[0], 0, seed)[0]
     assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)
