@@ -30,8 +30,7 @@ from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
 
 import specdec_cli as specdec
-from fakes.chips import CURVES
-from fakes.machine import Machine
+from fakes.machine import CURVES, Machine
 from real import released
 from specdec_cli.core import gain
 from specdec_cli.measure.prompts import load

@@ -1,7 +1,8 @@
 """A device with a clock of its own whose queue blocks the host as mlx's does, and models that say what it works on.
 
 mlx stops the caller of `async_eval` while more than ten tasks are in flight; on Metal a task is a full command buffer,
-and a pass fills several (mlx/transforms.cpp, MAX_ACTIVE_TASKS). Only time is faked: arrays are mlx's own.
+and a pass fills several (mlx/transforms.cpp, MAX_ACTIVE_TASKS). Only time is faked: arrays are mlx's own. Then a device
+that fails at one of its calls, and one whose memory is numbers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mlx.utils import tree_flatten
 from fakes.machine import Machine
 from fakes.scored import ScoredModel
 from specdec_cli.engine import device
+from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.session.session import Session
 
@@ -192,3 +194,82 @@ class TextModel(ScoredModel):
         output = self.forward(mx.zeros(max(len(context) - 1, 1)))
         self.device.wait(output.logits)
         yield output
+
+
+# A device that fails, as Metal does: what the caches hold then was never computed.
+
+
+MEMORY = (
+    "[METAL] Command buffer execution failed: Insufficient Memory "
+    "(00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)."
+)
+SCREEN = (
+    "[METAL] Command buffer execution failed: Impacting Interactivity "
+    "(0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)."
+)
+
+
+class FailingDevice:
+    """Fails at call `at`, counted from 0, and at no other; `calls` says what each call was."""
+
+    def __init__(self, at: int, message: str = MEMORY, *models) -> None:
+        self.at, self.message, self.models = at, message, models
+        self.calls: list[str] = []
+
+    def install(self, monkeypatch) -> FailingDevice:
+        """In the place of mlx's evaluations and read-backs."""
+        monkeypatch.setattr(mx, "eval", self._failing("eval", mx.eval))
+        monkeypatch.setattr(mx, "async_eval", self._failing("async_eval", mx.async_eval))
+        monkeypatch.setattr(device, "to_list", self._failing("to_list", device.to_list))
+        return self
+
+    def _failing(self, name: str, original: Callable) -> Callable:
+        def call(*arrays):
+            self.calls.append(name)
+            if len(self.calls) - 1 == self.at:
+                self._spoil()
+                raise RuntimeError(self.message)
+            return original(*arrays)
+
+        return call
+
+    def _spoil(self) -> None:
+        for model in self.models:
+            for part in leaves(model._caches.layers):
+                if part.keys is not None:
+                    part.keys, part.values = mx.ones_like(part.keys), -mx.ones_like(part.values)
+
+
+# A device that calls itself Metal, in numbers only: what is asked of its memory, in order.
+
+
+GIGABYTE = 1 << 30
+
+
+class FakeMemory:
+    """`asked` are the calls that change what is wired or kept; `wired_limits` the limits among them.
+
+    mlx wires what is in memory when a limit is set, and then what comes while there is room (mlx/backend/metal/
+    resident.cpp): so nothing else may be there, and no evaluation under way.
+    """
+
+    def __init__(self, recommended: int = 12 * GIGABYTE) -> None:
+        self.recommended = recommended
+        self.asked: list[str | int] = []
+
+    def install(self, monkeypatch) -> FakeMemory:
+        """In the place of mlx's memory."""
+        monkeypatch.setattr(device, "backend", lambda: "metal")
+        monkeypatch.setattr(device, "working_set_bytes", lambda: self.recommended)
+        monkeypatch.setattr(mx, "clear_cache", lambda: self.asked.append("clear"))
+        monkeypatch.setattr(mx, "synchronize", lambda *_: self.asked.append("settle"))
+        monkeypatch.setattr(mx, "set_wired_limit", self.asked.append)
+        return self
+
+    @property
+    def wired_limits(self) -> list[int]:
+        return [limit for limit in self.asked if isinstance(limit, int)]
+
+    @property
+    def wired_limit(self) -> int:
+        return self.wired_limits[-1] if self.wired_limits else 0

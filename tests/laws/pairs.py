@@ -6,9 +6,9 @@ A pair's `kind` is a key of CACHES, whose draft is the same network moved a litt
 from __future__ import annotations
 
 from fakes.chat import BYTES, networks, tokenizer_in
+from fakes.drafting import translated
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target, trained_medusa
-from fakes.translated import translated
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel

@@ -12,11 +12,22 @@ from itertools import pairwise
 import pytest
 
 from fakes.drafting import drafters_of
-from fakes.grammar import BYTES, STOPS, plainly_constrained
-from fakes.grammar import V as BYTES_V
+from fakes.grammar import (
+    BEGIN,
+    BIAS,
+    BYTES,
+    END,
+    STOPS,
+    THINKS,
+    WIDTH,
+    V,
+    Watched,
+    plainly_constrained,
+    plainly_thinking,
+    thinking_tokenizer,
+)
 from fakes.models import tiny_network
 from fakes.products import every, spread
-from fakes.thinking import BEGIN, BIAS, END, THINKS, V, Watched, plainly_thinking, thinking_tokenizer
 from specdec_cli.core.kinds import DRAFTERS, FORCED
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine import device
@@ -75,7 +86,7 @@ def networks():
 
 @pytest.fixture(scope="module")
 def vocabulary():
-    return Vocabulary.of_model(BYTES, BYTES_V, STOPS)
+    return Vocabulary.of_model(BYTES, WIDTH, STOPS)
 
 
 @pytest.mark.parametrize(("drafter", "name", "k"), spread(DRAFTERS, CONSTRAINTS, [8, 1, 3, 0]))
@@ -105,7 +116,7 @@ def test_logits_are_queued_before_the_host_computes_their_masks(networks, vocabu
     rounds_of(networks, matcher, drafter=drafter, k=3, tokens=20)
     for shape, asked in pairwise(seen):
         if isinstance(asked, str):
-            assert shape in ((int(asked.split()[0]), BYTES_V), (1, BYTES_V)), (shape, asked)
+            assert shape in ((int(asked.split()[0]), WIDTH), (1, WIDTH)), (shape, asked)
     assert any(isinstance(asked, str) for asked in seen)
 
 

@@ -26,11 +26,11 @@ from fakes.broken_rules import (
     raw_residual,
     swapped,
 )
+from fakes.drafting import translated
 from fakes.gemma import agreeing_assistant, small_gemma
 from fakes.heads import agreeing_head, cached_head, trained_medusa
 from fakes.models import tiny_network
 from fakes.scored import MarkovModel
-from fakes.translated import translated
 from laws.exact_law import CASES, PROMPT, SMALL, K, answers, assert_follows, assert_likely
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS

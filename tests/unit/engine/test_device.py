@@ -6,9 +6,8 @@ import mlx.core as mx
 import pytest
 
 from fakes.chat import networks, recorded, tokenizer_in
+from fakes.device import GIGABYTE, MEMORY, SCREEN, FailingDevice, FakeMemory
 from fakes.drafting import open_session
-from fakes.failing import MEMORY, SCREEN, FailingDevice
-from fakes.memory import GIGABYTE, FakeMemory
 from fakes.models import tiny_folder
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.events import Finish

@@ -2,8 +2,8 @@
 
 import pytest
 
+from fakes.grammar import thinking_tokenizer
 from fakes.models import byte_tokenizer, write_tokenizer
-from fakes.thinking import thinking_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.template import TemplateValues, names_read
 from specdec_cli.models.tokenizer import Tokenizer

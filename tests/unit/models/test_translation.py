@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken
 
+from fakes.drafting import translation_of
 from fakes.models import TINY, byte_tokenizer, sentence_piece, write_tokenizer
-from fakes.translated import translation_of
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.translation import TranslatedText, Translation, sample_text
 from specdec_cli.models.vocab import TokenTable

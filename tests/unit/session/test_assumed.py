@@ -5,8 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from fakes.chips import CURVES
-from fakes.machine import Machine, Text, play
+from fakes.machine import CURVES, Machine, Text, play
 from fakes.packed import gpt_oss, model_as
 from specdec_cli.core import kinds
 from specdec_cli.core.gain import TYPICAL_ROW_COST

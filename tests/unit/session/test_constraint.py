@@ -8,8 +8,8 @@ import pytest
 from jsonschema import validate
 
 from fakes.drafting import open_session
+from fakes.grammar import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from fakes.models import CHAT_TEMPLATE, tiny_folder, write_tokenizer
-from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.kinds import FORCED

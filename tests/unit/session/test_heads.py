@@ -7,7 +7,7 @@ import pytest
 from mlx.utils import tree_flatten
 
 from fakes.counting import CONFIG, SMALL, counting_folder, counting_tensors, random_head
-from fakes.memory import FakeMemory
+from fakes.device import FakeMemory
 from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.events import Finish, RoundDone, Start

@@ -9,8 +9,8 @@ import mlx.nn as nn
 import pytest
 
 from fakes.counting import counting_folder
+from fakes.device import FakeMemory
 from fakes.drafting import open_session
-from fakes.memory import FakeMemory
 from fakes.models import TINY, byte_tokenizer, other_letters, swap_two_ids, tiny_folder
 from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, UsageError

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fakes.failing import MEMORY, SCREEN, FailingDevice
+from fakes.device import MEMORY, SCREEN, FailingDevice
 from fakes.terminal import Terminal
 from fakes.ui_script import script
 from specdec_cli.apps.run.command import show_events

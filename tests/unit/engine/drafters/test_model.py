@@ -82,15 +82,6 @@ def test_q_is_the_law_that_each_token_was_drawn_from():
         ids.append(token)
 
 
-def test_under_coupled_each_token_is_drawn_with_the_noise_of_its_own_position():
-    """The draft is the target itself: with the same noise each of its tokens is accepted."""
-    for seed in range(4):
-        rule = make_rule("coupled", Sampler(Sampling(1.0), seed, PROMPT, V))
-        draft = finished(drafter(rule=rule).propose(PROMPT, 4))
-        logits = CachedModel(NETWORK, "target").logits(PROMPT, draft.tokens)
-        assert int(rule.judge(draft, logits, len(PROMPT)).accepted) == 4
-
-
 @pytest.mark.parametrize(("rule", "temperature"), [("greedy", 0.0), ("coupled", 1.0), ("token", 1.0), ("block", 1.0)])
 def test_penalties_of_a_draft_count_its_own_tokens(rule, temperature):
     """Five tokens can be said, none of them twice: a draft that is the target drafts four, and all are accepted."""

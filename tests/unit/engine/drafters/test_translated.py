@@ -6,9 +6,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from fakes.drafting import drafters_of
+from fakes.drafting import MORE, drafters_of, translated
 from fakes.models import TINY, tiny_network
-from fakes.translated import MORE, translated
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import TranslatedDrafter

@@ -2,7 +2,7 @@
 
 A table of families × properties. An oracle keeps no cache: one pass of the target over the whole verified text, and the
 head's equations over all of it, once for each drafted token. For the MTP heads of Qwen it shares mlx-lm's decoder layer
-with the drafter; for those of DeepSeek, GLM and MiMo (`fakes.plain_head`) and for Medusa nothing. Assistants are
+with the drafter; for those of DeepSeek, GLM and MiMo (`PlainHead`) and for Medusa nothing. Assistants are
 compared with another runtime's recorded proposals (`test_assistant`).
 """
 
@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from fakes.heads import agreeing_head, cached_head, random_medusa, tiny_head, tiny_target
-from fakes.plain_head import PlainHead
-from fakes.raw_families import CONFIGS, NAMES, raw_family
+from fakes.raw_families import CONFIGS, NAMES, PlainHead, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import HeadDrafter

@@ -14,8 +14,7 @@ from statistics import fmean
 
 import pytest
 
-from fakes.chips import busy, calm, cases, cold_start, outliers, restless
-from fakes.machine import CODE, HOSTILE, PROSE, play
+from fakes.machine import CODE, HOSTILE, PROSE, busy, calm, cases, cold_start, outliers, play, restless
 from specdec_cli.engine.planning.history import History
 
 pytestmark = pytest.mark.slow  # simulations

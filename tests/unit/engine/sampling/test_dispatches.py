@@ -41,11 +41,6 @@ def counted(monkeypatch, folder, k, rows=ROWS):
     return {case: queued_by_rounds(monkeypatch, folder, rule_of(*case), k, 2, rows) for case in CASES}
 
 
-@pytest.mark.parametrize(("values", "kernels"), [(2048, 1), (2049, 4), (2374, 4), (4096, 4), (4097, 6), (152_000, 16)])
-def test_a_sort_of_more_than_a_block_takes_merges_and_a_copy(values, kernels):
-    assert sort_dispatches(values) == kernels
-
-
 def test_the_groups_of_a_wide_vocabulary_are_two_blocks_and_are_counted_so(monkeypatch):
     merges = count_sorts(monkeypatch)
     cuts.top_values(mx.zeros((2, 151_936)), 20)
