@@ -15,16 +15,7 @@ from functools import partial
 
 import mlx.core as mx
 
-from specdec_cli.engine import device
-from specdec_cli.engine.planning.chips import (
-    AFFINE,
-    MOST_FUSED_QUERIES,
-    SHARED_ROWS,
-    TILE_ROWS,
-    VECTOR_ROWS,
-    Chip,
-    Packing,
-)
+from specdec_cli.engine.planning.chips import AFFINE, Packing
 from specdec_cli.engine.selftest import TOKENS, SelftestFamily, blocks, network_in, passes, text
 
 # n -> [n, ..] on the default device.
@@ -47,8 +38,6 @@ HEADS, CONTEXTS = ((64, 4), (128, 8), (256, 2), (80, 1)), (100, 1500)
 KEY_HEADS = 2
 # Of the largest value, and of a logit's deviation: a hundred times what the order of sums was seen to change.
 APART, LOGITS_APART = 1e-4, 5e-3
-# The generation of M1 in the names of Apple's architectures, and the tiers of their last letter.
-FIRST_GENERATION, TIERS = 13, {"s": "Max", "d": "Ultra"}
 
 
 @contextmanager
@@ -141,33 +130,3 @@ def family_difference(family: SelftestFamily) -> float:
     with on_cpu():
         exact = passes(network, chunks)
         return float(mx.max(mx.abs(here - exact)) / mx.std(exact))
-
-
-def chosen_kernels() -> dict[str, str]:
-    """Which kernels mlx's Metal backend chooses here, by what they compute; nothing on other devices."""
-    if not (architecture := device.kernel_architecture()):
-        return {}
-    chip = chip_as_mlx_reads(architecture)
-    products = {f"products, {name}": products_by(chip, packing) for name, (packing, _) in PACKINGS.items() if packing}
-    one = f"one kernel up to {VECTOR_ROWS} rows of at most {MOST_FUSED_QUERIES} queries a key head"
-    return products | {"attention": f"{one}, which reads keys and values once a row; else tiles, or unfused"}
-
-
-def products_by(chip: Chip, packing: Packing) -> str:
-    """Which kernels multiply a few rows with matrices whose wider side is 4096, in words."""
-    few = f"weights read once for {SHARED_ROWS} rows (qmv_wide)" if chip.shares_reads(packing) else "a read a row (qmv)"
-    return f"{few}, from {chip.tiles_from(4096)} rows in tiles of {TILE_ROWS} (qmm)"
-
-
-def chip_as_mlx_reads(architecture: str) -> Chip:
-    """The chip whose kernels mlx chooses for a Metal `architecture` such as "applegpu_g15s" (metal/device.cpp).
-
-    A virtual GPU's "air64_v26" counts as generation 2 of Apple's GPUs, long before M1.
-    """
-    tens, ones, tier = list(f"000{architecture}")[-3:]
-    generation = 10 * _digit(tens) + _digit(ones)
-    return Chip(generation - FIRST_GENERATION + 1, TIERS.get(tier, ""))
-
-
-def _digit(letter: str) -> int:
-    return int(letter) if letter.isdecimal() else 0

@@ -12,16 +12,12 @@ from conformance.against_cpu import (
     PACKINGS,
     SIZES,
     attention,
-    chip_as_mlx_reads,
-    chosen_kernels,
     difference,
     family_difference,
     kernels,
     on_cpu,
     product,
 )
-from specdec_cli.engine import device
-from specdec_cli.engine.planning.chips import Chip
 from specdec_cli.engine.selftest import families
 
 FEW_ROWS = (1, 2, 9)
@@ -82,44 +78,6 @@ def test_a_family_is_the_cpus_unless_its_device_is_wrong(monkeypatch):
 
 def test_every_kernel_has_a_name_of_its_own():
     assert len(kernels()) == len(PACKINGS) * len(SIZES) + len(HEADS) * len(CONTEXTS) > 30
-
-
-@pytest.mark.parametrize(
-    ("architecture", "four_bits", "nvfp4"),
-    [
-        ("applegpu_g13g", "a read a row (qmv), from 10 rows", "weights read once for 5 rows (qmv_wide), from 10 rows"),
-        ("applegpu_g15s", *2 * ("weights read once for 5 rows (qmv_wide), from 15 rows",)),
-        ("applegpu_g15d", *2 * ("weights read once for 5 rows (qmv_wide), from 18 rows",)),
-        ("air64_v26", "a read a row (qmv), from 12 rows", "weights read once for 5 rows (qmv_wide), from 12 rows"),
-    ],
-)
-def test_the_kernels_that_mlx_chooses_are_told_by_architecture(monkeypatch, architecture, four_bits, nvfp4):
-    monkeypatch.setattr(device, "backend", lambda: "metal")
-    monkeypatch.setenv("MLX_METAL_GPU_ARCH", architecture)
-    chosen = chosen_kernels()
-    assert chosen["products, 4 bits"] == f"{four_bits} in tiles of 32 (qmm)"
-    assert chosen["products, nvfp4"].startswith(nvfp4) and "attention" in chosen
-
-
-@pytest.mark.parametrize("backend", ["cpu", "cuda"])
-def test_without_metal_no_kernels_are_told_whatever_is_forced(monkeypatch, backend):
-    monkeypatch.setattr(device, "backend", lambda: backend)
-    monkeypatch.setenv("MLX_METAL_GPU_ARCH", "applegpu_g15s")
-    assert chosen_kernels() == {}
-
-
-@pytest.mark.parametrize(
-    ("architecture", "chip"),
-    [
-        ("applegpu_g13g", Chip(1, "")),
-        ("applegpu_g15s", Chip(3, "Max")),
-        ("applegpu_g17d", Chip(5, "Ultra")),
-        ("air64_v26", Chip(-10, "")),
-        ("", Chip(-12, "")),
-    ],
-)
-def test_an_architecture_is_read_as_mlx_reads_it(architecture, chip):
-    assert chip_as_mlx_reads(architecture) == chip
 
 
 @pytest.mark.parametrize(

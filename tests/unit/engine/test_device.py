@@ -27,6 +27,15 @@ def test_a_device_that_rounds_is_found_by_trying(monkeypatch):
     assert device.float32_products() == "TF32"
 
 
+@pytest.mark.parametrize(("backend", "told"), [("metal", "applegpu_g15s"), ("cpu", ""), ("cuda", "")])
+def test_the_architecture_whose_kernels_mlx_takes_is_the_one_that_is_forced_and_metals_alone(
+    monkeypatch, backend, told
+):
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    monkeypatch.setenv("MLX_METAL_GPU_ARCH", "applegpu_g15s")
+    assert device.kernel_architecture() == told
+
+
 def test_settling_drops_the_error_of_a_pass_that_nobody_read(monkeypatch):
     def fail():
         raise RuntimeError("[METAL] Command buffer execution failed: Insufficient Memory.")
