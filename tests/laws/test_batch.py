@@ -115,7 +115,7 @@ def test_a_draft_whose_steps_others_shared_is_the_one_that_is_made_alone(name, m
                 place += len(round.emitted)
         return found
 
-    assert not any(map(mistaken, range(3))) and sum(many > 1 for many in sharers) > 20
+    assert not any(map(mistaken, range(2))) and sum(many > 1 for many in sharers) > 20
     monkeypatch.setattr(rows.Columns, "take_back", lambda self, row, count: None)
     assert mistaken(0)
 

@@ -46,7 +46,7 @@ CASES = [(3, None), (0, None), ("auto", 7), (3, 7)]
 )
 @pytest.mark.parametrize("changed", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_restored_conversation_answers_as_one_that_was_read(pair, tmp_path, k, seed, changed):
-    first, request = on_disk(pair, tmp_path / "disk").session(), asked(k, seed)
+    first, request = on_disk(pair, tmp_path / "disk").session(), asked(k, seed, tokens=24)
     answer = said(first.reply(PROMPT, request))
     first.keep("chat", ends=True)
     kept = first.slot.copy(len(first.slot.tokens))

@@ -14,7 +14,8 @@ from laws.pairs import ASSISTANTS, CACHES, HEADS, OTHER, PROMPT, asked, loaded, 
 from specdec_cli.core.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.core.request import MAX_ROWS
 
-MANY, SOME, SAID = 50, 16, 12  # turns in the tier `full` and in `slow`, and tokens of each answer
+# Turns in the tiers `full`, `slow` and the default one, and tokens of each answer.
+MANY, SOME, FEW_TURNS, SAID = 50, 16, 8, 12
 # (target, its draft's caches if those of another pair, tokens that the draft reads): each kind of cache as the draft of
 # a plain target, and as the target of a plain draft; then heads, assistants, and drafts with a tokenizer of their own.
 PAIRS = [("plain", kind) for kind in CACHES] + [(kind, "plain") for kind in CACHES if kind != "plain"]
@@ -22,7 +23,7 @@ EACH = [*((*pair, n) for pair in PAIRS for n in (8, 33)), ("head", None, 8), ("h
 EACH += [*((kind, None, None) for kind in ASSISTANTS), *(("translated", None, n) for n in (8, 33, None))]
 FEW = [("plain", "plain", 9), ("plain", "window", 8), ("recurrent", "plain", 33), ("head", None, 8)]
 TIERED = [
-    pytest.param("translated", None, None, SOME),
+    pytest.param("translated", None, None, FEW_TURNS),
     *(pytest.param(*case, SOME, marks=pytest.mark.slow) for case in (*FEW, ("assistant", None, None))),
     *(pytest.param(*case, MANY, marks=pytest.mark.full) for case in EACH),
 ]

@@ -65,7 +65,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(EVENTS)
 def test_every_event_survives_json(event):
     assert from_dict(json.loads(json.dumps(to_dict(event)))) == event

@@ -15,6 +15,7 @@ from specdec_cli.engine.cache.rows import Rows
 from specdec_cli.engine.cache.window import STEP_TOKENS, WindowKVCache
 
 WINDOW = 7
+FEW = 32  # columns of a step, so that room is made often
 
 
 def column(row, position):
@@ -156,8 +157,10 @@ def test_full_caches_are_masked_where_only_the_layers_own_window_hides():
 
 
 @pytest.mark.parametrize("others", [0, 1])
-def test_steps_of_a_draft_are_taken_back_together_whenever_room_is_made(others):
+def test_steps_of_a_draft_are_taken_back_together_whenever_room_is_made(others, monkeypatch):
     """Of six steps all but one are rejected; a row beside it is fed in the first one, and then nothing."""
+    for name in ("STEP_TOKENS", "MOST_GAPS"):
+        monkeypatch.setattr(rows_, name, FEW)
     rows, lengths, sizes = Rows([WindowKVCache(WINDOW)]), [WINDOW + 3, 4][: 1 + others], []
     for row, tokens in enumerate(lengths):
         rows.join([held(row, tokens)], tokens)
@@ -175,7 +178,7 @@ def test_steps_of_a_draft_are_taken_back_together_whenever_room_is_made(others):
                 seen = [key for key, one in zip(keys[row, 0, :, 0].tolist(), shown, strict=True) if one]
                 assert seen == [column(row, one).item() for one in range(max(at - WINDOW + 1, 0), at + 1)], (row, at)
 
-    for _ in range(2 * STEP_TOKENS):
+    for _ in range(4 * FEW):
         for ahead in range(6):
             step([lengths[0] + ahead, *(None if ahead else tokens for tokens in lengths[1:])])
         rows.take_back(0, 5)
