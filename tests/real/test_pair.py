@@ -73,7 +73,7 @@ def test_a_schema_holds(command, models):
     assert code == 0 and json.loads(out)["sum"] == 42
 
 
-@pytest.mark.parametrize(("drafter", "k"), [("model", 2), ("model", 4), ("auto", "auto")])
+@pytest.mark.parametrize(("drafter", "k"), [("model", 2), ("model", 4), ("ngram", 4), ("auto", "auto")])
 def test_every_draft_length_says_mlx_lm_s_own_tokens(pair, drafter, k):
     for text in TEXTS[:3]:
         equal(pair, pair.text_tokens(text), 32, drafter=drafter, k=k)

@@ -24,25 +24,16 @@ def mac(**answers):
     return lambda command: answers.get("_".join(command).replace("-", "").replace("com.apple.system.", ""), "")
 
 
-def test_a_mac_on_mains_that_is_cool():
-    run = mac(
-        pmset_g_batt=MAINS,
-        pmset_g=SETTINGS.format(0),
-        notifyutil_g_thermalpressurelevel="com.apple.system.thermalpressurelevel 0\n",
-    )
+@pytest.mark.parametrize(
+    ("supply", "saves", "level", "told"),
+    [(MAINS, 0, 0, ("mains", False, "nominal")), (BATTERY, 1, 2, ("battery", True, "heavy"))],
+)
+def test_a_mac_tells_its_power_its_mode_and_its_heat(supply, saves, level, told):
+    pressure = f"com.apple.system.thermalpressurelevel {level}\n"
+    run = mac(pmset_g_batt=supply, pmset_g=SETTINGS.format(saves), notifyutil_g_thermalpressurelevel=pressure)
     found = machine_state("darwin", run)
-    assert (found.power, found.low_power_mode, found.thermal) == ("mains", False, "nominal")
+    assert (found.power, found.low_power_mode, found.thermal) == told
     assert found.load is None or found.load >= 0
-
-
-def test_a_mac_on_battery_that_saves_power_and_is_hot():
-    run = mac(
-        pmset_g_batt=BATTERY,
-        pmset_g=SETTINGS.format(1),
-        notifyutil_g_thermalpressurelevel="com.apple.system.thermalpressurelevel 2\n",
-    )
-    found = machine_state("darwin", run)
-    assert (found.power, found.low_power_mode, found.thermal) == ("battery", True, "heavy")
 
 
 @pytest.mark.parametrize(
@@ -59,10 +50,6 @@ def test_linux_tells_battery_and_profile(tmp_path):
     found = machine_state("linux", supplies=tmp_path, profile=tmp_path / "profile")
     assert (found.power, found.low_power_mode, found.thermal) == ("battery", True, None)
     assert machine_state("linux", supplies=tmp_path, profile=tmp_path / "none").low_power_mode is None
-
-
-MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=123)\t95%; charging; 0:20 remaining present: true\n"
-BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=123)\t95%; discharging; 5:20 remaining\n"
 
 
 @pytest.fixture
