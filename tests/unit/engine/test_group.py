@@ -5,7 +5,7 @@ import pytest
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.engine.group import MARK, Group, Ranks
-from specdec_cli.engine.planning.policy import Plan
+from specdec_cli.engine.planning.policy import Situation
 
 
 class Both:
@@ -48,18 +48,18 @@ def messages(monkeypatch, context, act):
 
     def total(values):
         sent.append(values.tolist())
-        return values + values * 1
+        return mx.concatenate([values[:-1], 2 * values[-1:]])  # the other rank says the same of its tokens
 
     act(Ranks(group(0, total, monkeypatch), context, lambda: False))
     return sent
 
 
 def decide(ranks):
-    ranks._send(Plan())
+    ranks.plan(Situation(most=0))
 
 
 ACTS = {"the same": ([5, 6, 7], decide), "earlier": ([5, 9, 7], decide), "longer": ([5, 6, 7, 7], decide)}
-ACTS["the end"] = ([5, 6, 7], lambda ranks: ranks._message([0] * 4))
+ACTS["the end"] = ([5, 6, 7], lambda ranks: ranks.agrees(False))
 
 
 @pytest.mark.parametrize("other", ACTS)
