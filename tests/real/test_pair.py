@@ -1,4 +1,4 @@
-"""The pair of benchmarks/released_pair.py, Qwen2.5-Coder 1.5B with its 0.5B, through every command as typed."""
+"""The pair of tests/benchmarks/released_pair.py, Qwen2.5-Coder 1.5B with its 0.5B, through every command as typed."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def test_contributing_stays_short_and_names_files_that_exist():
 @pytest.mark.parametrize("document", [README, *DOCUMENTS], ids=lambda path: path.stem)
 def test_every_file_that_a_document_names_exists(document):
     text = document.read_text("utf-8")
-    named = re.findall(r"\b(?:tests|benchmarks|recipe|specdec_cli)/[\w./-]*\w", text)
+    named = re.findall(r"\b(?:tests|specdec_cli)/[\w./-]*\w", text)
     linked = [link for link in re.findall(r"\]\(([^)]+)\)", text) if not link.startswith("https:")]
     assert all((ROOT / name).exists() for name in named), named
     assert all((document.parent / link).exists() for link in linked), linked

@@ -1,4 +1,4 @@
-"""What a released pair's draft says along its target's own answers (`benchmarks/record_answers.py`).
+"""What a released pair's draft says along its target's own answers (`tests/benchmarks/record_answers.py`).
 
 Replayed on seven machines, over the best K with hindsight where drafting pays, over plain decoding where it does not:
 seconds of whole replies, the draft's reading of the prompt included. Bounds are what was reached.

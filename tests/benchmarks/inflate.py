@@ -1,4 +1,4 @@
-"""A big model's cost with a small trained model's function: `python benchmarks/inflate.py --out FOLDER`.
+"""A big model's cost with a small trained model's function: `python tests/benchmarks/inflate.py --out FOLDER`.
 
 Law: in real arithmetic the inflated model's logits are the source's, so that a pair keeps its acceptance at
 whatever cost a benchmark asks for. In floating point only the order of sums and one rounding of a scale differ.

@@ -1,4 +1,4 @@
-"""Records what drafts would say all along the target's own answers: `python benchmarks/record_answers.py`.
+"""Records what drafts would say all along the target's own answers: `python tests/benchmarks/record_answers.py`.
 
 The texts that simulations of `-k auto` replay (`tests/fakes/recorded/answers.jsonl`): prompts of the released pair
 (`released_pair.py`), the target's greedy answer, and, in one pass over prompt and answer, each draft's most probable
@@ -16,7 +16,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import released_pair  # isort: skip  # first: it loads the BLAS that mlx takes
 import mlx.core as mx
@@ -26,7 +26,6 @@ from tokenizers import Tokenizer
 import specdec_cli as specdec
 from real import released
 
-ANSWERS = Path(__file__).parents[1] / "tests" / "fakes" / "recorded" / "answers.jsonl"
 DRAFTS = ("draft", "stranger", "nothing")
 
 
@@ -59,7 +58,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prompts", type=int, default=3, help="of each kind")
     parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--out", type=Path, default=ANSWERS)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "fakes" / "recorded" / "answers.jsonl")
     args = parser.parse_args()
     pair = specdec.load(target=str(released.qwen()), draft=str(released.qwen_draft()))
     stranger, _ = load_model(released.gemma())

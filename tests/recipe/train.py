@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["torch==2.13.0", "tokenizers>=0.22", "safetensors>=0.6", "numpy>=2"]
 # ///
-"""Train what `specdec_cli/demo` ships, on this machine's own Python: `uv run recipe/train.py pair|hybrid --out FOLDER`
+"""Train what `specdec_cli/demo` ships, on this machine's own Python: `uv run train.py pair|hybrid --out FOLDER`
 
 A draft is accepted as far as it agrees with the target on text that the *target* writes, so it learns on exactly that
 (DistillSpec, Zhou et al., arXiv:2310.08461). Then both learn from each other (Zhang et al., arXiv:1706.00384): where
@@ -27,7 +27,7 @@ from corpus import standard_library, train_tokenizer, training_streams, validati
 from learning import cross_entropy, fit, lesson
 from networks import Config, Hybrid, Network
 
-DEMO = Path(__file__).parents[1] / "specdec_cli" / "demo"
+DEMO = Path(__file__).parents[2] / "specdec_cli" / "demo"
 
 
 def batches(streams, seed, tokens, text=None, corpus_share=0.0, long=True):

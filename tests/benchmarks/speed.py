@@ -1,4 +1,4 @@
-"""Never slower: specdec against mlx-lm and against itself, `python benchmarks/speed.py --pair FOLDER`.
+"""Never slower: specdec against mlx-lm and against itself, `python tests/benchmarks/speed.py --pair FOLDER`.
 
 FOLDER holds `target` and `draft` as `inflate.py --out FOLDER` writes them; without it the demo pair decodes. Every
 prompt is answered in every way before the next one, in an order that turns, in one process; the prompt is the unit.

@@ -5,7 +5,7 @@ changes. Both have the same BLAS and threads. Prints, for each count, tokens a s
 interval over the rounds, p50 and p95 of the answers' seconds and p95 of the first word's; and whether the answers of
 `specdec` are those that it gives to one client alone. `--mixed`: every other answer is four times as long.
 
-    python benchmarks/serve_load.py TARGET [--draft DRAFT] [--theirs PYTHON] [--clients 1,2,4,8,16] [--rounds 5]
+    python tests/benchmarks/serve_load.py TARGET [--draft DRAFT] [--theirs PYTHON] [--clients 1,2,4,8,16] [--rounds 5]
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An ordinary released pair, `python benchmarks/released_pair.py`: what drafting gains, in whole answers.
+"""An ordinary released pair, `python tests/benchmarks/released_pair.py`: what drafting gains, in whole answers.
 
 Qwen2.5-Coder-1.5B-Instruct with its 0.5B, dequantised from Q4_K_M to float32 (`tests/real/released.py`; 1.4 GB once).
 Prompts are the shortest bundled ones of each kind, in the chat template. Each is answered in every way before the
@@ -18,7 +18,7 @@ from datetime import date
 from pathlib import Path
 
 os.environ.setdefault("MLX_ENABLE_TF32", "0")
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from specdec_cli.system import blas
 

@@ -1,4 +1,4 @@
-"""Does the interval of real replies hold the truth? `python benchmarks/verdict.py --replies 40`
+"""Does the interval of real replies hold the truth? `python tests/benchmarks/verdict.py --replies 40`
 
 Each reply is decoded twice in one process, in turns of a few rounds: the ratio of their times is the paired truth, as
 far as so few tokens can tell it. The replies are those of one session, as a chat's are.

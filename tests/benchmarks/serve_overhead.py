@@ -4,7 +4,7 @@ The client is a process of its own, as clients are: it writes each request on a 
 end of the stream, and keeps the time. Prints milliseconds of a round trip (one token) and of a longer answer, each in
 turns with the session's own: N pairs, medians and quartiles.
 
-    python benchmarks/serve_overhead.py [N]
+    python tests/benchmarks/serve_overhead.py [N]
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
 TEXT = "def read_lines(path):"

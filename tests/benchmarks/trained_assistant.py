@@ -1,4 +1,4 @@
-"""A tiny assistant that was really trained, for a tiny Gemma 4: `python benchmarks/trained_assistant.py FOLDER`.
+"""A tiny assistant that was really trained, for a tiny Gemma 4: `python tests/benchmarks/trained_assistant.py FOLDER`.
 
 A target of six layers (windows of 32, the last three share keys and values) learns the bytes of this repository's text;
 an assistant learns what that target says, by the loop of `specdec tune`. Both are kept in FOLDER, and loaded from it as
@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from statistics import median
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from specdec_cli.system import blas
