@@ -268,7 +268,7 @@ FAULTS = (
     ),
     Fault(
         "costs of the future are believed",
-        "session/drafting.py",
+        "session/meter.py",
         'if kept and 0 <= self.now() - float(kept["at"]) <= BELIEVED_SECONDS:',
         'if kept and self.now() - float(kept["at"]) <= BELIEVED_SECONDS:',
         "unit/session/test_drafting.py",

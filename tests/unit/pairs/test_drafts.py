@@ -14,10 +14,10 @@ from fakes.models import TINY, byte_tokenizer, tiny_folder
 from specdec_cli import hub
 from specdec_cli.apps.serve.build import spec_here
 from specdec_cli.core.errors import SpecdecError
+from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs import catalog, drafts
 from specdec_cli.pairs.choose import choose, drafted
 from specdec_cli.pairs.drafts import compared_file, find_drafts
-from specdec_cli.pairs.files import read_model
 
 BIG = {"num_hidden_layers": 16, "intermediate_size": 512}
 NOBODY = "no draft is known for this target, so its own text drafts: --drafter ngram"
@@ -135,7 +135,7 @@ def test_a_family_is_that_of_the_language_model_whatever_its_form(lay, target):
         values = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({"model_type": "other", "text_config": values}))
     lay("0.5B")
-    model = read_model(f"lmstudio-community/{CALLED.format('7B')}")
+    model = read_checkpoint(folder, "m")
     assert [found.model.short for found in find_drafts(model, hub.models_here())] == [CALLED.format("0.5B")]
 
 
@@ -180,6 +180,6 @@ def test_a_thousand_models_of_the_family_cost_less_than_two_seconds_and_few_are_
         for file in one.iterdir():
             (folder / file.name).hardlink_to(file)
     monkeypatch.setattr("mlx.core.load", None)
-    model, before = read_model(f"lmstudio-community/{target.name}"), time.process_time()
+    model, before = read_checkpoint(target, "m"), time.process_time()
     found = find_drafts(model, hub.models_here())
     assert len(found) == drafts.MOST_COMPARED and time.process_time() - before < 2

@@ -14,7 +14,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.planning.chips import EXPERT_ROW_COST, LAUNCH_SHARE
 from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.sampling.acceptance import greedy
-from specdec_cli.session.drafting import DraftController
+from specdec_cli.session.meter import DraftController
 
 # The curve that stands for a chip.
 CHIPS = {"Apple M2 Max": "Apple M2 Pro", "Apple M3 Pro": "Apple M3 Max", "Apple M5": "Apple M5 Max"}

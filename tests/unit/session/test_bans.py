@@ -10,7 +10,7 @@ import specdec_cli
 from fakes.models import byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint
-from specdec_cli.models.bans import Bans
+from specdec_cli.models.grammar import Bans
 from specdec_cli.pairs.pair import Pair
 
 PROMPT, MANY = [3, 4, 5, 6, 7], 40
