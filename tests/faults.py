@@ -364,7 +364,7 @@ FAULTS = (
         "hub/download.py",
         "            if problem := _remove_altered(snapshot, file):\n",
         "            if file.is_weights and (problem := _remove_altered(snapshot, file)):\n",
-        "unit/hub/test_altered.py::test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_speaks",
+        "unit/hub/test_pulling.py::test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_speaks",
         "slow",
     ),
     Fault(
@@ -537,14 +537,14 @@ FAULTS = (
         "hub/download.py",
         "path.stat().st_mtime > ABANDONED_SECONDS",
         "path.stat().st_mtime > 0",
-        "unit/hub/test_download.py::test_parts_of_downloads_under_way_stay_and_those_of_killed_ones_go",
+        "unit/hub/test_cached.py::test_parts_of_downloads_under_way_stay_and_those_of_killed_ones_go",
     ),
     Fault(
         "two models' bytes are not added",
         "hub/download.py",
         "if sum(needed.values()) > free:",
         "if max(needed.values()) > free:",
-        "unit/hub/test_download.py::test_two_models_that_fit_only_one_by_one_are_refused_together",
+        "unit/hub/test_cached.py::test_two_models_that_fit_only_one_by_one_are_refused_together",
     ),
     Fault(
         "logprob −∞ is no JSON",

@@ -259,7 +259,12 @@ def test_what_cannot_be_read_or_shown_hides_no_other_model(root, monkeypatch):
     assert shown() == [(QWEN, "LM Studio", "")]
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b'{"downloadsFolder": 7}', b'{"downloadsFolder": "a"}', b"\xff"])
+BROKEN = [b"", b"{", b"[1]", b'{"downloadsFolder": 7}', b'{"downloadsFolder": "a"}', b"\xff"]
+# A NUL in LM Studio's settings ended `pairs` and every short name with "failed unexpectedly".
+BROKEN += [b'{"downloadsFolder": "/a\\u0000b"}', b'{"downloadsFolder": "/a\\ud800b"}', b"/a\0b"]
+
+
+@pytest.mark.parametrize("text", BROKEN)
 def test_broken_settings_leave_the_usual_folder(home, root, text, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     lay(tmp_path / "models/org/of-the-working-folder")  # a relative path would be one in there
@@ -267,7 +272,7 @@ def test_broken_settings_leave_the_usual_folder(home, root, text, monkeypatch, t
     (home / ".lmstudio/settings.json").write_bytes(text)
     (home / ".lmstudio-home-pointer").write_bytes(text)
     (tmp_path / "settings.json").write_text(json.dumps({"downloadsFolder": str(tmp_path / "models")}))
-    assert [model.folder for model in models_here()] == [folder]
+    assert [model.folder for model in models_here()] == [folder] and elsewhere(QWEN) == folder
 
 
 def test_a_name_leads_to_no_place_outside_the_folders(home, root):
@@ -295,13 +300,3 @@ def test_a_place_is_a_row(home, monkeypatch):
     row = ("a toy", lambda: [home / "toys"], PLACES[0][2])
     monkeypatch.setattr("specdec_cli.hub.places.PLACES", (*PLACES, row))
     assert (shown(), locate("org/toy")) == ([("org/toy", "a toy", "")], folder)
-
-
-@pytest.mark.parametrize("name", ["/a\\u0000b", "/a\\ud800b"])
-def test_a_folder_that_no_system_knows_is_not_there(home, name):
-    """A NUL in LM Studio's settings ended `pairs` and every short name with "failed unexpectedly"."""
-    (home / ".lmstudio").mkdir()
-    (home / ".lmstudio/settings.json").write_text(f'{{"downloadsFolder": "{name}"}}')
-    (home / ".lmstudio-home-pointer").write_text(f"{home}/.lmstudio\0")
-    lay(home / ".lmstudio/models" / QWEN)
-    assert [model.name for model in models_here()] == [QWEN] and elsewhere(QWEN) == home / ".lmstudio/models" / QWEN
