@@ -565,14 +565,14 @@ FAULTS = (
         "pairs/tuned.py",
         'return found if draft is None else {**found, "draft": fingerprint(draft)}',
         "return found",
-        "unit/pairs/test_tuned.py::test_each_of_the_weights_and_the_tokenizer_binds",
+        "unit/pairs/test_fingerprint.py::test_each_of_the_weights_and_the_tokenizer_binds",
     ),
     Fault(
         "the draft's context bounds nothing",
         "pairs/limits.py",
         "for limit in (self.target, draft) if",
         "for limit in (self.target,) if",
-        "unit/pairs/test_limits.py::test_the_shorter_context_of_target_and_draft_bounds_a_reply_that_drafts_with_it",
+        "unit/pairs/test_fit.py::test_the_shorter_context_of_target_and_draft_bounds_a_reply_that_drafts_with_it",
     ),
     Fault(
         "min_tokens one short for stop strings",
