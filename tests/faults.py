@@ -236,7 +236,7 @@ FAULTS = (
         "session/session.py",
         "if halted := cancelled():",
         "if (halted := cancelled()) and target.length == len(context) - 1:",
-        "unit/session/test_reading.py",
+        "unit/session/test_session.py",
     ),
     Fault(
         "a stop string over three rounds",
@@ -271,7 +271,7 @@ FAULTS = (
         "session/meter.py",
         'if kept and 0 <= self.now() - float(kept["at"]) <= BELIEVED_SECONDS:',
         'if kept and self.now() - float(kept["at"]) <= BELIEVED_SECONDS:',
-        "unit/session/test_drafting.py",
+        "unit/session/test_meter.py",
     ),
     Fault(
         "costs of another cache precision are taken for the same",
@@ -357,7 +357,7 @@ FAULTS = (
         "session/transcript.py",
         "            Path(draft).unlink(missing_ok=True)\n",
         "            pass\n",
-        "unit/session/test_transcript.py",
+        "unit/session/test_conversation.py",
     ),
     Fault(
         "a small file that came altered is taken",

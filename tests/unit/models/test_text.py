@@ -1,10 +1,10 @@
-"""Stop strings and loops in an answer."""
+"""Stop strings, loops and thinking in an answer, however it is split."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.models.text import Repetition, StopStrings
+from specdec_cli.models.text import Repetition, StopStrings, Thinking, ThinkingStream
 
 
 def feed_all(stops, parts):
@@ -70,3 +70,42 @@ def test_a_loop_is_found_at_the_token_the_definition_says(ids, tokens):
 
 def test_nothing_is_watched_for_at_0():
     assert first_found([1] * 500, 0) is None
+
+
+# Thinking
+
+TAGS = Thinking("<think>", "</think>")
+
+
+def pieces_of(tags, text, cuts=()):
+    """(thinking, answer) of `text` fed in parts."""
+    stream, at, found = ThinkingStream(tags), 0, []
+    for cut in [*sorted({min(cut, len(text)) for cut in cuts}), len(text)]:
+        found += stream.feed(text[at:cut])
+        at = cut
+    found += stream.finish()
+    assert all(text for _, text in found)
+    return tuple("".join(part for kind, part in found if kind == wanted) for wanted in (True, False))
+
+
+@pytest.mark.parametrize(
+    ("text", "thinking", "answer"),
+    [
+        ("<think>\nhm, well\n</think>\n\nYes.", "hm, well", "Yes."),
+        ("<think>\n\n</think>\n\nYes.", "", "Yes."),
+        ("Yes, <think> is a tag </think>.", "", "Yes, <think> is a tag </think>."),
+        ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
+        ("<thi", "", "<thi"),
+        ("<think>a </thin b", "a </thin b", ""),
+    ],
+)
+def test_thinking_is_told_from_the_answer(text, thinking, answer):
+    assert TAGS.split(text) == (thinking, answer)
+
+
+@given(
+    st.lists(st.sampled_from(["<think>", "</think>", "<", "a", "\n", " "]), max_size=12).map("".join),
+    st.lists(st.integers(0, 60)),
+)
+def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts):
+    assert pieces_of(TAGS, text, cuts) == pieces_of(TAGS, text)
