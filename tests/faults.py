@@ -243,7 +243,7 @@ FAULTS = (
         "models/text.py",
         "max((overlap(self._held, stop) for stop in self._stops), default=0)",
         "max((overlap(text, stop) for stop in self._stops), default=0)",
-        "unit/models/test_text.py",
+        "unit/session/test_writer.py",
     ),
     Fault(
         "the last character is lost",

@@ -35,6 +35,7 @@ LAYOUTS = {
     "usual": (".lmstudio/models", {}, {}),
     "older": (".cache/lm-studio/models", {}, {}),
     "pointed": ("Disk/LM Studio/models", {".lmstudio-home-pointer": "HOME/Disk/LM Studio\n"}, {}),
+    "pointed by Windows' editors": ("Disk/models", {".lmstudio-home-pointer": "\ufeffHOME/Disk\n"}, {}),
     "chosen": ("Big", {".lmstudio/settings.json": '{"downloadsFolder": "HOME/Big"}'}, {}),
     "named": ("My models", {}, {"SPECDEC_MODEL_FOLDERS": "/nowhere::~/My models"}),
 }
@@ -133,13 +134,6 @@ def test_half_models_and_other_formats_are_told_apart_and_only_whole_ones_loaded
     folder = lay(root / QWEN, *files)
     assert shown() == [(QWEN, "LM Studio", problem)]
     assert elsewhere(QWEN) == (None if problem else folder)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_a_pointer_to_lm_studio_may_have_a_byte_order_mark(home, encoding):
-    (home / ".lmstudio-home-pointer").write_text(f"{home}/Disk\n", encoding=encoding)
-    lay(home / "Disk/models" / QWEN)
-    assert shown() == [(QWEN, "LM Studio", "")]
 
 
 def header(*tensors: str) -> bytes:

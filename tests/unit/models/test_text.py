@@ -1,52 +1,10 @@
-"""Stop strings, loops and thinking in an answer, however it is split."""
+"""Loops and thinking in an answer, however it is split; stop strings are in `unit/session/test_writer`."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.models.text import Repetition, StopStrings, Thinking, ThinkingStream
-
-
-def feed_all(stops, parts):
-    watcher, shown = StopStrings(stops), ""
-    for part in parts:
-        text, hit = watcher.feed(part)
-        shown += text
-        if hit:
-            return shown, True
-    return shown + watcher.finish(), False
-
-
-@given(
-    st.lists(st.text("abc\n", max_size=6), max_size=12),
-    st.lists(st.text("abc\n", min_size=1, max_size=4), max_size=3),
-)
-def test_shows_exactly_the_text_before_the_first_stop_however_it_is_split(parts, stops):
-    shown, hit = feed_all(stops, parts)
-    text = "".join(parts)
-    # Independent rule: the first prefix of the text that ends with a stop string decides.
-    ends = [n for n in range(len(text) + 1) if any(text[:n].endswith(stop) for stop in stops)]
-    assert hit == bool(ends)
-    if hit:
-        longest = max(len(stop) for stop in stops if text[: ends[0]].endswith(stop))
-        assert shown == text[: ends[0] - longest]
-    else:
-        assert shown == text
-
-
-@pytest.mark.parametrize("size", range(1, 6))
-def test_a_stop_string_is_found_over_any_number_of_pieces(size):
-    """Of one in three pieces the first was shown: random ones nearly never have so many."""
-    text = "xxabcabcdyy"
-    assert feed_all(["abcd"], [text[at : at + size] for at in range(0, len(text), size)]) == ("xxabc", True)
-
-
-def test_holds_back_only_what_may_become_a_stop():
-    watcher = StopStrings(["\n\n", "END"])
-    assert watcher.feed("one\n") == ("one", False)
-    assert watcher.feed("two E") == ("\ntwo ", False)
-    assert watcher.feed("NDED") == ("", True)
-    assert watcher.finish() == ""
+from specdec_cli.models.text import Repetition, Thinking, ThinkingStream
 
 
 def first_found(ids, tokens):

@@ -120,11 +120,6 @@ def table(*tokens, bos=0, eos=1):
     return TokenTable({i: token for i, token in enumerate(tokens) if token is not None}, {"bos": bos, "eos": eos})
 
 
-def test_padding_and_extra_ids_are_compatible():
-    verdict = compare(table(*WORDS, b"<tool>"), table(*WORDS, None))
-    assert (verdict.status, verdict.first_difference) == ("compatible", None)
-
-
 def test_same_size_with_permuted_ids_is_incompatible_and_names_the_first():
     verdict = compare(table(*WORDS), table(*WORDS[:3], WORDS[4], WORDS[3]))
     assert (verdict.status, verdict.first_difference) == ("incompatible", 3)
@@ -143,16 +138,6 @@ def test_a_special_token_that_is_called_otherwise_is_no_word():
     assert compare(target, draft).status == "compatible" and "1 special tokens differ" in compare(target, draft).reason
     words = TokenTable({0: b"a", 1: b"b"}, {})
     assert compare(target, words).status == "incompatible"  # there it is a word
-
-
-@settings(max_examples=40)
-@given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=30), st.data())
-def test_one_changed_token_is_always_found(tokens, data):
-    at = data.draw(st.integers(0, len(tokens) - 1))
-    other = list(tokens)
-    other[at] += b"!"
-    verdict = compare(table(*tokens, bos=None, eos=None), table(*other, bos=None, eos=None))
-    assert (verdict.status, verdict.first_difference) == ("incompatible", at)
 
 
 def test_the_refusal_names_both_models_and_exits_4():

@@ -130,51 +130,46 @@ def test_a_pipe_a_socket_and_a_device_are_refused_at_once(specdec, tmp_path, mon
 
 
 HEADER = '{"transcript": 1, "id": "a"}\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ('{"transcript": 2}', 1, "a transcript of version 1 begins with its header"),
-        ('{"transcript": 1, "target": 5}', 1, "target is not a name"),
-        (HEADER + "{", 2, "Expecting property name"),
-        (HEADER + '{"role": "user"}', 2, "a message has no content"),
-        (HEADER + '{"role": "assistant", "content": "a"}', 2, "a message of 'assistant' does not belong here"),
-        (HEADER + '{"role": "user", "content": "a"}\n{"role": "system", "content": "b"}', 3, "of 'system' does not"),
-        (HEADER + '{"role": "user", "content": "a"}', 2, "the last message has no answer"),
-    ],
-)
-def test_a_damaged_file_is_refused_with_line_and_reason(tmp_path, text, line, reason):
-    path = tmp_path / "chat.jsonl"
-    path.write_text(text)
-    with pytest.raises(UsageError) as caught:
-        load(path)
-    assert caught.value.message.startswith(f"{path}:{line} is damaged: ") and reason in caught.value.message
-
-
 TURN = '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
-BAD = {
-    '{"role": "user", "content": "lo': (4, "Unterminated string"),
-    '{"role": "user", "content": "c"}\n{"role": "assi': (5, "Unterminated string"),
-    '{"role": "user", "content": "c"}\n': (4, "the last message has no answer"),
-    '{"role": "assistant", "content": "c"}\n' + TURN: (4, "does not belong here"),
-    "\0\0\0\0": (4, "Expecting value"),
-    "\udcff": (4, "is not UTF-8"),
-    "[1]\n" + TURN: (4, "an object is expected"),
-}
+# Before any answer nothing can be continued: what the file holds, the line that is damaged, and why.
+DAMAGED = [
+    ('{"transcript": 2}', 1, "a transcript of version 1 begins with its header"),
+    ('{"transcript": 1, "target": 5}', 1, "target is not a name"),
+    (HEADER + "{", 2, "Expecting property name"),
+    (HEADER + '{"role": "user"}', 2, "a message has no content"),
+    (HEADER + '{"role": "assistant", "content": "a"}', 2, "a message of 'assistant' does not belong here"),
+    (HEADER + '{"role": "user", "content": "a"}\n{"role": "system", "content": "b"}', 3, "of 'system' does not"),
+    (HEADER + '{"role": "user", "content": "a"}', 2, "the last message has no answer"),
+]
+# Behind a turn the rest is left out.
+CUT = [
+    ('{"role": "user", "content": "lo', 4, "Unterminated string"),
+    ('{"role": "user", "content": "c"}\n{"role": "assi', 5, "Unterminated string"),
+    ('{"role": "user", "content": "c"}\n', 4, "the last message has no answer"),
+    ('{"role": "assistant", "content": "c"}\n' + TURN, 4, "does not belong here"),
+    ("\0\0\0\0", 4, "Expecting value"),
+    ("\udcff", 4, "is not UTF-8"),
+    ("[1]\n" + TURN, 4, "an object is expected"),
+]
 
 
-@pytest.mark.parametrize(("rest", "line", "reason"), [(rest, *said) for rest, said in BAD.items()])
-def test_a_chat_opens_up_to_a_line_that_is_damaged_and_says_what_was_left(specdec, tmp_path, rest, line, reason):
+@pytest.mark.parametrize(("text", "line", "reason"), DAMAGED + [(HEADER + TURN + rest, *told) for rest, *told in CUT])
+def test_a_chat_opens_up_to_a_line_that_is_damaged_and_says_line_and_reason(tmp_path, text, line, reason):
     """anthropics/claude-code#53821: a last line that was cut made the whole chat unreadable."""
     path = tmp_path / "chat.jsonl"
-    path.write_bytes((HEADER + TURN + rest).encode(errors="surrogateescape"))
-    found = load(path)
-    assert [(turn.user, turn.answer.text) for turn in found.conversation.turns] == [("a", "b")] and found.id == "a"
-    assert found.left_out.startswith(f"{path}:{line} is damaged: ") and reason in found.left_out
-    assert found.left_out.endswith("; 1 turn before it can be continued, and a save drops the rest")
-    save(path, found)
-    assert load(path).left_out == "" and load(path).conversation == found.conversation
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    if not text.startswith(HEADER + TURN):
+        with pytest.raises(UsageError) as caught:
+            load(path)
+        told = caught.value.message
+    else:
+        found = load(path)
+        assert [(turn.user, turn.answer.text) for turn in found.conversation.turns] == [("a", "b")] and found.id == "a"
+        told = found.left_out
+        assert told.endswith("; 1 turn before it can be continued, and a save drops the rest")
+        save(path, found)
+        assert load(path).left_out == "" and load(path).conversation == found.conversation
+    assert told.startswith(f"{path}:{line} is damaged: ") and reason in told
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\n\r\n", "\n\n\n", "  \n\t", "\r\n" + TURN.replace("\n", "\r\n") + "\r\n"])

@@ -1,6 +1,5 @@
 """Heads from files into conversations: found and tried; what is wrong with them, in two lines."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -84,17 +83,6 @@ def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders
     assert found.draft_kind == "mtp" and found.first.draft.head.agreement.share > 0.9
     _, rounds, _ = said(found.session(), k=3, drafter=drafter)
     assert any(round.drafter == "mtp" and round.accepted for round in rounds)
-
-
-@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp/model.safetensors"])
-def test_it_drafts_from_a_file_of_its_own_in_no_index_and_from_a_subfolder(folders, tmp_path, file):
-    folder = counting_folder(tmp_path / "m", files={file: "mtp."})
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": dict.fromkeys(trunk(counting_tensors()), "model.safetensors")})
-    )
-    found, other = loaded(folder, drafter="mtp"), loaded(folders[1], drafter="mtp")
-    ours, theirs = (said(pair.session(), k=3, drafter="mtp")[1] for pair in (found, other))
-    assert [(round.draft, round.accepted) for round in ours] == [(round.draft, round.accepted) for round in theirs]
 
 
 def test_one_that_nobody_asked_for_is_left_alone_with_a_line_that_says_why(tmp_path):
