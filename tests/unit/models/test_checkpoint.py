@@ -35,12 +35,6 @@ def folder(made, tmp_path):
     return shutil.copytree(made, tmp_path / "m")
 
 
-def test_a_good_folder_is_read(folder):
-    checkpoint = read_checkpoint(folder, "m")
-    assert (checkpoint.model_type, checkpoint.context_limit) == ("qwen3", 256)
-    assert load(checkpoint).dtype == "float32"
-
-
 @pytest.mark.parametrize(("asked", "read", "limit"), [(None, None, 256), (33, 33, None), (1024, (256 - 44) // 2, None)])
 def test_a_draft_reads_what_fits_its_own_context_and_bounds_nobody_elses(folder, asked, read, limit):
     found = read_checkpoint(folder, "m").as_draft(asked)
@@ -66,6 +60,10 @@ def changed(file, **values):
     return change
 
 
+def renamed(name):
+    return lambda folder: (folder / "model.safetensors").rename(folder / name)
+
+
 def instead(file, text):
     return lambda folder: (folder / file).write_text(text)
 
@@ -81,10 +79,8 @@ SIDECARS = {
 }
 # What is done to a folder, the kind of its refusal, and what that says.
 WRONG = [
-    (
-        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-        *(NotAvailable, "no weights for m: .* holds only pytorch_model.bin"),
-    ),
+    *((renamed(name), NotAvailable, f"no weights for m: .* holds only {name}, and model.*safetensors is needed")
+      for name in ("pytorch_model.bin", "weights.safetensors")),
     (changed(INDEX, weight_map=SHARDS), NotAvailable, "lacks 1 of 2 weight files, first model-00001"),
     *((changed(file, model_file="evil.py"), Refused, f"{file} of m asks to run code .*model_file.*evil")
       for file in (CONFIG, TOKENIZER)),
@@ -190,14 +186,9 @@ def test_code_that_auto_map_names_neither_runs_nor_refuses(folder, tmp_path, fil
 def test_a_stretched_context_is_as_long_as_its_rope_makes_it(tmp_path, rope, tokens, nested):
     """58: vLLM's rule."""
     config = {"max_position_embeddings": 160, "rope_scaling": rope}
-    assert Checkpoint("m", tmp_path, {"text_config": config} if nested else config, ()).context_limit == tokens
-
-
-def test_check_says_which_field_gave_the_context(tmp_path):
-    rope = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
-    folder = tiny_folder(tmp_path / "m", TINY | {"max_position_embeddings": 160, "rope_scaling": rope})
-    ((_, tokens, field),) = judge(Fit.of(find(PairSpec(Pair("m", str(folder), None)))), None).contexts
-    assert (tokens, field) == (512, "original_max_position_embeddings × 4, rope yarn")
+    found = Checkpoint("m", tmp_path, {"text_config": config} if nested else config, ())
+    field = "original_max_position_embeddings × 4, rope yarn" if tokens == 512 else "max_position_embeddings"
+    assert found.context_limit == tokens and found.stated_context[1].startswith("text_config." * nested + field)
 
 
 def test_a_context_may_be_longer_than_the_model_was_made_for_with_a_word_of_warning(tmp_path):
@@ -395,12 +386,6 @@ def test_what_an_absent_file_had_may_lie_in_one_that_the_index_does_not_name(fol
 def test_a_tensor_that_is_needed_and_nowhere_keeps_a_model_incomplete(folder, tensor):
     place(folder, {tensor: SECOND, "mtp.fc.weight": "mtp.safetensors"})
     with pytest.raises(NotAvailable, match=f"lacks 1 of 2 weight files, first {SECOND}"):
-        read_checkpoint(folder, "m")
-
-
-def test_weights_under_a_name_that_mlx_lm_does_not_look_for_are_told(folder):
-    place(folder, {}, own="weights.safetensors")
-    with pytest.raises(NotAvailable, match=r"holds only weights\.safetensors, and model\*\.safetensors is needed"):
         read_checkpoint(folder, "m")
 
 

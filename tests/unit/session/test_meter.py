@@ -217,7 +217,7 @@ PROMPTS = (
     "for i in range(10):",
     "x = [1, 2, 3]",
 )
-REPLIES, TOKENS = 12, 24
+REPLIES, TOKENS = 6, 24
 
 
 def situation_in(text):

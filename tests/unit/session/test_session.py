@@ -57,12 +57,6 @@ def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
         assert events[-2].round.emitted[-1] == stop
 
 
-def test_a_cancelled_prefill_finishes_as_interrupted(session):
-    events = list(session.reply(session.pair.text_tokens("x" * 200), Request(k=4), lambda: True))
-    assert [type(event) for event in events] == [Start, Prefill, Finish]
-    assert (events[-1].reason, events[-1].text) == ("interrupted", "")
-
-
 def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
     whole = reply(session, k=4)[-1]
     presses = iter([False] * 5)
