@@ -7,7 +7,6 @@ from dataclasses import replace
 import mlx.core as mx
 import numpy as np
 import pytest
-from jsonschema import validate
 from mlx_lm import load as mlx_load
 from mlx_lm.generate import generate_step
 
@@ -16,7 +15,6 @@ from fakes.models import CHAT_TEMPLATE, byte_tokenizer, tiny_folder, write_token
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import RoundDone
-from specdec_cli.core.kinds import FORCED
 from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.grammar import Bans
 from specdec_cli.pairs.pair import Pair
@@ -33,30 +31,6 @@ SCHEMA = {
 }
 CONSTRAINT = Constraint("schema", json.dumps(SCHEMA))
 SHORT = Constraint("regex", "[a-p]{3,9}(x|yz){2,4}")
-
-
-@pytest.fixture(scope="module")
-def session():
-    return open_session(Pair("demo", "specdec:demo/target", "specdec:demo/draft"))
-
-
-def reply(session, **options):
-    request = Request(**{"max_tokens": 60, "k": 4, "constraint": CONSTRAINT} | options)
-    return list(session.reply(session.pair.text_tokens("import json\n"), request, raw=True))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_an_answer_that_ends_is_valid(session, seed):
-    finish = reply(session, max_tokens=120, sampling={"temperature": 0.8}, seed=seed)[-1]
-    if finish.reason == "stop":
-        validate(json.loads(finish.text), SCHEMA)
-    else:
-        assert finish.reason == "length" and finish.text.startswith('{"name": "')
-
-
-def test_what_is_forced_is_drafted_by_the_grammar(session):
-    rounds = [event.round for event in reply(session, drafter="none") if isinstance(event, RoundDone)]
-    assert any(round.drafter == FORCED.name and round.accepted == len(round.draft) > 2 for round in rounds)
 
 
 @pytest.fixture(scope="module")

@@ -85,19 +85,6 @@ def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, mon
     assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
 
 
-def test_a_draft_with_the_target_s_own_tokenizer_files_has_them_read_once(tiny_pair, tmp_path, monkeypatch):
-    """A tokenizer of 262,144 tokens took seconds, twice."""
-    read, load_one = [], Tokenizer.load
-    monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load_one(folder, *given))
-    target, draft = tiny_pair
-    load(Pair("tiny", str(target), str(draft)))
-    assert read == [target]
-    other = tiny_folder(tmp_path / "draft", TINY)
-    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text() + "\n")
-    load(Pair("other", str(target), str(other)))
-    assert read == [target, target, other]
-
-
 def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
     """phi3small's pass over several tokens is not causal in mlx-lm: plain decoding works, checking a draft cannot."""
     folder = tiny_folder(tmp_path / "phi", TINY)
