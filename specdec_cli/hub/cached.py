@@ -1,28 +1,38 @@
-"""Finds the snapshot of a Hub id in the cache, and what of it is missing, altered or added. No network call.
+"""Snapshots in the cache: found by a Hub id, judged by what is missing, altered or added, removed. No network call.
 
 The record of a commit names the files that a pull has compared, with sizes and digests. Every lookup of a model
 compares all sizes, and the digests of small files; weights are read again by a pull alone, because that takes seconds
 per gigabyte. Another tool's snapshot has no record; then the listing which that tool may have left and the index tell
 what is missing.
+Law of a removal: no other snapshot loses a byte; the planned bytes are the freed bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import huggingface_hub
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.core.format import count
+from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.core.safetensors import INDEX, find_weights
 from specdec_cli.hub import cache
 from specdec_cli.hub.client import as_user_error
+
+if TYPE_CHECKING:
+    from huggingface_hub import CachedRepoInfo, HFCacheInfo
 
 VERSION = 1
 SHA256_DIGITS = 64
@@ -106,12 +116,6 @@ def write_record(name: str, commit: str, files: Iterable[RemoteFile]) -> None:
     path = _record(name, commit)
     path.parent.mkdir(parents=True, exist_ok=True)
     jsonfile.replace_text(path, json.dumps({"version": VERSION, "commit": commit, "files": entries}, indent=1))
-
-
-def forget(name: str, commits: Iterable[str]) -> None:
-    """Remove the records of these commits. Raises: OSError."""
-    for commit in filter(cache.COMMIT.fullmatch, commits):
-        _record(name, commit).unlink(missing_ok=True)
 
 
 def _record(name: str, commit: str) -> Path:
@@ -211,3 +215,104 @@ def _snapshot(name: str, revision: str | None) -> Path | None:
 def is_compared(name: str, folder: Path) -> bool:
     """Whether a pull has compared this snapshot of `name` and nothing has changed since. Raises: as `problems`."""
     return folder.is_dir() and bool(read_record(name, folder.name)) and not problems(name, folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """The effect of removing `commits` of `name`; without commits its whole folder is removed.
+
+    That is so of a kept head (`head:ORGANISATION/NAME`) and of a broken folder.
+    """
+
+    name: str
+    commits: tuple[str, ...]
+    kept_commits: tuple[str, ...]
+    freed_bytes: int
+
+
+def removal(name: str, commit: str | None = None) -> Removal:
+    """Plan to remove one commit of `name`, or everything of it; nothing changes yet. Raises: NotAvailable.
+
+    What the commits that are kept use as well stays, and is not among the freed bytes.
+    """
+    if name.startswith(HEAD):
+        return Removal(name, (), (), head_bytes(name))
+    cache.require_hub_id(name)
+    name = cache.cached_spelling(name)
+    folder = cache.repository(name)
+    with as_user_error(name):
+        if not folder.is_dir():
+            raise NotAvailable(f"{name} is not in the model cache {cache.cache_folder()}", "specdec pairs lists all")
+        scanned, repo = _scan(name)
+    revisions = repo.revisions if repo else frozenset()
+    going = {revision for revision in revisions if commit in (None, revision.commit_hash)}
+    staying = revisions - going
+    if repo and commit is not None and not going:
+        here = ", ".join(sorted(revision.commit_hash[:7] for revision in staying))
+        raise NotAvailable(f"{name} has no commit {commit} here, only {here}", f"specdec rm {name}")
+    blobs = {file.blob_path for revision in going for file in revision.files}
+    outside = [path for path in blobs if not _is_inside(name, path)]
+    if not staying and (repo is None or outside):
+        whole = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+        return Removal(name, (), (), whole)
+    if outside:  # the library would remove what a link leads to, wherever that is
+        raise NotAvailable(f"{outside[0].name} of {name} lies outside the model cache", f"look at {outside[0]}")
+    freed_bytes = scanned.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
+    parts = [part.size_on_disk for part in scanned.incomplete_files if part.file_path.parents[1].name == folder.name]
+    return Removal(
+        name,
+        tuple(sorted(revision.commit_hash for revision in going)),
+        tuple(sorted(revision.commit_hash for revision in staying)),
+        freed_bytes + (0 if staying else sum(parts)),
+    )
+
+
+def remove(plan: Removal) -> int:
+    """Carry out the plan; returns the bytes freed. Raises: NotAvailable if something could not be removed."""
+    if plan.name.startswith(HEAD):
+        return remove_head(plan.name)
+    with as_user_error(plan.name):
+        if not plan.commits:
+            shutil.rmtree(cache.repository(plan.name))
+            return plan.freed_bytes
+        strategy = _scan(plan.name)[0].delete_revisions(*plan.commits)
+        strategy.execute()
+        for commit in plan.commits:
+            _record(plan.name, commit).unlink(missing_ok=True)
+    stuck = sorted(path for path in strategy.repos | strategy.snapshots | strategy.blobs if os.path.lexists(path))
+    if stuck:
+        raise NotAvailable(
+            f"{plan.name} could not be removed: {stuck[0]} is still there", f"check who owns {stuck[0].parent}"
+        )
+    return plan.freed_bytes
+
+
+def _is_inside(name: str, path: Path) -> bool:
+    """Whether `path` leads into this model's folder, or into the cache's store of Xet files beside it."""
+    roots = cache.repository(name).resolve(), (cache.cache_folder() / "blobs").resolve()
+    return any(path.resolve().is_relative_to(root) for root in roots)
+
+
+def _scan(name: str) -> tuple[HFCacheInfo, CachedRepoInfo | None]:
+    """The cache, with this repository alone: the library removes a commit from the first repository that has it.
+
+    None where the repository's folder is broken.
+    """
+    scanned = huggingface_hub.scan_cache_dir(cache.cache_folder())
+    found = [repo for repo in scanned.repos if repo.repo_type == "model" and repo.repo_id == name]
+    return replace(scanned, repos=frozenset(found)), found[0] if found else None
+
+
+def head_bytes(name: str) -> int:
+    """Bytes of the kept head, 0 if none is."""
+    folder = cache.head_folder(name)
+    return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
+
+
+def remove_head(name: str) -> int:
+    """Remove the kept head; returns the bytes freed. Raises: NotAvailable where it cannot be removed."""
+    folder, freed = cache.head_folder(name), head_bytes(name)
+    with as_user_error(name):
+        if folder.is_dir():
+            shutil.rmtree(folder)
+    return freed

@@ -22,7 +22,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.safetensors import MOST_HEADER_BYTES, Header, Stored, parse_header
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
-from specdec_cli.hub.cached import RemoteFile, digest_of
+from specdec_cli.hub.cached import RemoteFile, digest_of, remove_head
 from specdec_cli.hub.client import as_user_error, library
 from specdec_cli.hub.download import OnBytes, silent
 from specdec_cli.hub.snapshot import HubSnapshot
@@ -139,18 +139,3 @@ def _fetch_tensors(
             for piece in _read_range(snapshot, files[path], begin, end):
                 stream.write(piece)
                 progress(place.name, stream.tell(), 8 + len(text) + at)
-
-
-def head_bytes(name: str) -> int:
-    """Bytes of the kept head, 0 if none is."""
-    folder = head_folder(name)
-    return sum(path.stat().st_size for path in folder.iterdir()) if folder.is_dir() else 0
-
-
-def remove_head(name: str) -> int:
-    """Remove the kept head; returns the bytes freed. Raises: NotAvailable where it cannot be removed."""
-    folder, freed = head_folder(name), head_bytes(name)
-    with as_user_error(name):
-        if folder.is_dir():
-            shutil.rmtree(folder)
-    return freed

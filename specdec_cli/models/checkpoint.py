@@ -69,9 +69,7 @@ class Checkpoint:
 
     @property
     def text_config(self) -> Mapping[str, Any]:
-        """The language model's part of a multimodal configuration, or all of it."""
-        nested = self.config.get("text_config")
-        return nested if isinstance(nested, Mapping) else self.config
+        return text_config(self.config)
 
     @property
     def context_limit(self) -> int | None:
@@ -156,6 +154,12 @@ class Checkpoint:
         if self.declared_dtype != "float32":
             return sum(path.stat().st_size for path in self.weights)
         return sum(4 * math.prod(t.shape) for path in self.weights for t in read_header(path).tensors.values())
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The language model's part of a multimodal configuration, or all of it."""
+    nested = config.get("text_config")
+    return nested if isinstance(nested, Mapping) else config
 
 
 # Kinds of rope whose configuration states the length before they stretch it by `factor`; the others state what it is

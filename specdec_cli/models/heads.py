@@ -18,7 +18,7 @@ from typing import Any
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.kinds import ASSISTANT, MEDUSA, MTP
 from specdec_cli.core.safetensors import Header, Stored, read_header
-from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json, sidecar_kind
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint, read_json, sidecar_kind, text_config
 
 # Every head of Qwen3-Next, 3.5, 3.6 and 3.8 has these, whatever else it has.
 QWEN_PARTS = ("norm.weight", "fc.weight", "pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight")
@@ -196,10 +196,8 @@ class HeadFiles:
         """The refusal of a head that was made for a target of another shape, by both configurations."""
         if refusal := self.of_other_size(target.whole("hidden_size", 0)):
             return refusal
-        nested = self.config.get("text_config")
-        own = nested if isinstance(nested, Mapping) else self.config
         for key in self.family.same:
-            mine, its = own.get(key), target.text_config.get(key, target.config.get(key))
+            mine, its = text_config(self.config).get(key), target.text_config.get(key, target.config.get(key))
             if mine is not None and its is not None and mine != its:
                 what = f"{self.title} was trained with a {key} of {mine}, and {target.name} has {its}"
                 return Refused(what, ITS_TARGET)

@@ -142,11 +142,11 @@ class Tokenizer:
             raise ValueError("the special tokens around a text change its own")
         return whole[:at]
 
-    def encode_after(self, text: str, between: Between = unwatched) -> list[int]:
+    def encode_after(self, text: str) -> list[int]:
         """Ids of a text that goes on after some other: nothing is put before it. Raises: as `encode`."""
         if self.is_byte_level:
-            return self.continuation(text, between)
-        return self.continuation(ANCHOR + text, between)[len(self.continuation(ANCHOR)) :]
+            return self.continuation(text)
+        return self.continuation(ANCHOR + text)[len(self.continuation(ANCHOR)) :]
 
     def join(self, messages: Sequence[Message], between: Between = unwatched) -> list[int]:
         """Ids of a conversation for a model without a chat template: the contents, between blank lines.

@@ -19,6 +19,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, rows_elsewhere
+from specdec_cli.models.checkpoint import text_config
 from specdec_cli.models.heads import HeadFiles
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.files import ModelFiles, PairFiles
@@ -74,7 +75,7 @@ def judge(fit: Fit, context_tokens: int | None, others: Sequence[tuple[str, int]
 
 def _step_bytes(head: HeadFiles, target: Side) -> int:
     """Bytes that a drafted token reads: the head, and the target's output head at the target's bits."""
-    sizes = target.text_config
+    sizes = text_config(target.config)
     rows = 0 if head.scores else int(sizes.get("vocab_size", 0)) * int(sizes.get("hidden_size", 0))
     # Of its own experts it reads as many as the target does.
     experts = sum(stored.size_bytes for name, stored in head.tensors.items() if EXPERTS.search(name))
@@ -151,15 +152,9 @@ class Side:
         return self.weight_bytes * 8 / per_weight / 1e9
 
     @property
-    def text_config(self) -> Mapping[str, Any]:
-        """The language model's part of the configuration."""
-        nested = self.config.get("text_config")
-        return nested if isinstance(nested, Mapping) else self.config
-
-    @property
     def experts(self) -> bool:
         """A mixture of experts."""
-        keys = [*self.config, *self.text_config]
+        keys = [*self.config, *text_config(self.config)]
         return any(re.search(r"num_(local_|routed_)?experts$|n_routed_experts", key) for key in keys)
 
 

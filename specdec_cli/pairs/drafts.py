@@ -21,10 +21,9 @@ from specdec_cli import hub
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.progress import OnStep, Step, unseen
-from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer_files import read_alike
 from specdec_cli.models.vocab import compare
-from specdec_cli.pairs.files import read_model
 from specdec_cli.pairs.fingerprint import tokenizers_print
 
 # Pairs that gain have drafts of about a fifteenth of the target's bytes; those are compared first.
@@ -97,7 +96,7 @@ SIZES = (("hidden_size", "n_embd", "d_model"), ("num_hidden_layers", "n_layer", 
 def _agree(target: Checkpoint, model: hub.FoundModel) -> bool:
     """Whether both tokenizers have the same words. Raises: NotAvailable if the target's cannot be read."""
     try:
-        draft = read_model(model.target)
+        draft = read_checkpoint(hub.locate(model.target), model.target)
         if read_alike(target.folder, draft.folder):
             return True
         kept, key = jsonfile.read_or_empty(compared_file()), tokenizers_print(target, draft)

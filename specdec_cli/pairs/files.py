@@ -226,11 +226,6 @@ def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None
     return ModelFiles(read_checkpoint(folder, name, weights=snapshot is None), snapshot)
 
 
-def read_model(name: str, revision: str | None = None) -> Checkpoint:
-    """The model of that name on this machine. Raises: NotAvailable, Refused."""
-    return _read_model(hub.locate(name, revision), name).checkpoint
-
-
 def _find_draft(
     pair: Pair, target: ModelFiles, kind: DrafterKind, weights: Weights, notify: Notify, offline: bool
 ) -> ModelFiles | DraftHead | None:

@@ -37,8 +37,7 @@ from specdec_cli.engine.sampling.acceptance import AcceptanceRule, make_rule
 from specdec_cli.engine.sampling.noise import Noise, attempt_seed
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.models.bans import Bans
-from specdec_cli.models.grammar import Matcher, Vocabulary, require_uncut, unenforced
+from specdec_cli.models.grammar import Bans, Matcher, Vocabulary, require_uncut, unenforced
 from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
@@ -47,8 +46,7 @@ from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostStore, Values
 from specdec_cli.session.disk_cache import LEAST_TOKENS, DiskCache
-from specdec_cli.session.drafting import DraftController
-from specdec_cli.session.meter import GainMeter
+from specdec_cli.session.meter import DraftController, GainMeter
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.text import Writer, conversation_tokens, predicted_tokens
 

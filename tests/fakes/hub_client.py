@@ -115,11 +115,6 @@ def commands(server: HubServer, root: Path, *lines: list[str], **extra: str) -> 
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def command(server: HubServer, root: Path, *arguments: str, **extra: str) -> tuple[int, str, list[str]]:
-    """The same for one command line."""
-    return commands(server, root, list(arguments), **extra)[0]
-
-
 def tree(root: Path, cache: Path) -> dict[str, str]:
     """Everything below `root` but the cache: kinds, bytes and links. What must not change in an attack."""
     return {str(path.relative_to(root)): _content(path) for path in sorted(_walk(root, cache))}

@@ -23,7 +23,7 @@ ENTRIES = {
     "mlx_lm": ("engine", "models"),
     "transformers": ("models.tokenizer",),
     "llguidance": ("models.grammar",),
-    "numpy": ("models.bans", "models.grammar"),
+    "numpy": ("models.grammar",),
     "huggingface_hub": ("hub",),
     "prompt_toolkit": ("apps.chat.line_editor",),
     "starlette": ("apps.serve.http",),

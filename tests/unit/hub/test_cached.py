@@ -1,18 +1,25 @@
-"""From a name to a folder on this machine."""
+"""From a name to a folder on this machine, what of it may be a path, and what is swept away."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import time
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fakes.hub_cache import COMMIT, NAME, PULL, place
-from specdec_cli.core.errors import NotAvailable, PartlyHere
-from specdec_cli.hub.cache import cached_spelling
+from fakes.hub_cache import COMMIT, FILES, NAME, PULL, WEIGHTS, place
+from fakes.hub_server import Blob
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, PartlyHere
+from specdec_cli.hub import cache as names
+from specdec_cli.hub import download
 from specdec_cli.hub.places import PACKAGE, locate
 
-pytestmark = pytest.mark.usefixtures("cache")
+INDEX = "model.safetensors.index.json"
 
 
 def refusal(name: str, revision: str | None = None, kind: type = NotAvailable) -> tuple[str, str]:
@@ -22,47 +29,97 @@ def refusal(name: str, revision: str | None = None, kind: type = NotAvailable) -
     return error.value.message, error.value.hint
 
 
-# What is not a Hub id
+# Names from outside
+
+WANTED = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.model", "merges.txt", "chat_template.jinja"]
+WANTED += ["mtp.safetensors", "mtp/model.safetensors"]
+UNWANTED = ["modeling.py", "pytorch_model.bin", "onnx/config.json", "../config.json", "/etc/config.json", "..json"]
+UNWANTED += ["._config.json", "mtp/config.json", "mtp/a/model.safetensors", "original/model.safetensors", "README.md"]
+UNWANTED += ["a\\..\\x.json", "a\0.json", "x" * 201 + ".json", "a\x1b[2J.json", "config.json:x.json", ".."]
+UNWANTED += ["mtp/../x.json"]
 
 
-def test_a_shipped_model_is_a_folder_of_the_package():
+def test_what_mlx_lm_reads_is_part_of_the_model_and_code_pickles_and_folders_are_not(tmp_path):
+    assert [path for path in WANTED if not names.is_wanted(path)] == []
+    assert [path for path in UNWANTED if names.is_wanted(path)] == []
+    (tmp_path / "mtp").mkdir()
+    for path in ("b.json", "a.json", "mtp/model.safetensors", "notes.md"):
+        (tmp_path / path).touch()
+    assert list(names.list_files(tmp_path)) == ["a.json", "b.json", "mtp/model.safetensors"]
+
+
+@given(st.text("a./\\ \0\n-é@", max_size=30))
+def test_a_revision_that_is_accepted_stays_below_refs(revision):
+    try:
+        names.require_revision("org/tiny", revision)
+    except NotAvailable:
+        return
+    assert all(part and not part.startswith(".") for part in revision.split("/"))
+
+
+@pytest.mark.parametrize("value", ["a" * 39, "A" * 40, "a" * 40 + "\n", "../x", None])
+def test_a_digest_that_is_none_is_refused(value):
+    with pytest.raises(NotAvailable, match="the Hub gives x of org/tiny the digest"):
+        names.require_digest("org/tiny", "x", value)
+
+
+OUTSIDE, NOWHERE = "is outside specdec's own folder", "there is no folder"
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("specdec:..", OUTSIDE), ("specdec:/etc", OUTSIDE), ("nobody", NOWHERE), ("../../nowhere", NOWHERE)],
+)
+def test_a_shipped_model_is_a_folder_of_the_package_and_what_is_no_name_is_refused(cache, name, said):
     assert locate("specdec:demo") == PACKAGE / "demo"
-
-
-@pytest.mark.parametrize("name", ["specdec:..", "specdec:/etc"])
-def test_nothing_outside_the_package_is_shipped(name):
-    message, _ = refusal(name)
-    assert message == f"{name} is outside specdec's own folder"
-
-
-@pytest.mark.parametrize("name", ["nobody", "../../nowhere"])
-def test_a_name_of_neither_shape_is_refused(name):
-    assert refusal(name)[0] == f"there is no folder {name}"
+    assert refusal(name)[0] in (f"{name} {said}", f"{said} {name}")
 
 
 # Hub ids
 
 
 @pytest.mark.parametrize(("compared", "revision"), [(True, None), (True, COMMIT), (False, "main")])
-def test_a_whole_model_is_found_by_branch_and_by_commit(cache, compared, revision):
-    snapshot = place(cache, compared=compared)
-    assert locate(NAME, revision) == snapshot
-
-
-def test_a_model_that_is_not_here_names_the_pull(cache):
+def test_a_whole_model_is_found_by_branch_and_by_commit_and_under_another_spelling(cache, compared, revision):
+    """The Hub ignores case, and so does a Mac's disk."""
     assert refusal(NAME) == (f"{NAME} is neither a folder here nor in the model cache", PULL)
-    place(cache)
+    snapshot = place(cache, compared=compared)
+    assert locate(NAME, revision) == locate("Org/TINY", revision) == snapshot
+    assert (names.cached_spelling("ORG/tiny"), names.cached_spelling("org/tiny2")) == (NAME, "org/tiny2")
     assert refusal(NAME, "v1") == (
         f"{NAME} at revision v1 is neither a folder here nor in the model cache",
         "specdec pull NAME, the pair that pins this revision",
     )
 
 
-def test_a_model_is_found_under_another_spelling(cache):
-    """The Hub ignores case, and so does a Mac's disk."""
-    folder = place(cache)
-    assert locate("Org/TINY") == folder and cached_spelling("ORG/tiny") == NAME
-    assert cached_spelling("org/tiny2") == "org/tiny2"
+CONFIG = "config.json"
+MISSING = f"{NAME} is only partly here: 1 file missing, first {CONFIG}"
+FOUND, PULLED = (Blob(CONFIG, data).etag[:12] for data in (b"[]", FILES[CONFIG]))
+ALTERED = f"{CONFIG} of {NAME} is not what was pulled: {FOUND} instead of {PULLED}"
+DAMAGES = {
+    "a link gone": (lambda folder: (folder / CONFIG).unlink(), MISSING),
+    "its bytes gone": (lambda folder: (folder / CONFIG).resolve().unlink(), MISSING),
+    "other bytes": (
+        lambda folder: (folder / CONFIG).write_bytes(b"[]"),
+        ALTERED,
+    ),
+    "weights cut": (
+        lambda folder: (folder / WEIGHTS).write_bytes(FILES[WEIGHTS][1:]),
+        f"{WEIGHTS} of {NAME} is not what was pulled: 999 B instead of 1000 B",
+    ),
+    "a file more": (
+        lambda folder: (folder / "model-extra.safetensors").write_bytes(b"{}"),
+        f"model-extra.safetensors of {NAME} was added after the pull: it is not in the commit",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_not_as_it_was_pulled_is_refused_with_what_it_is(cache, damage):
+    """mlx-lm loads every model*.safetensors, and a tokenizer whatever of its files is there."""
+    snapshot, (change, told) = place(cache), DAMAGES[damage]
+    change(snapshot)
+    mend = f"delete {snapshot / 'model-extra.safetensors'}" if damage == "a file more" else PULL
+    assert refusal(NAME, kind=PartlyHere) == (told, mend)
 
 
 @pytest.mark.parametrize("compared", [True, False])
@@ -83,7 +140,7 @@ def test_an_index_of_which_nothing_is_here_beside_other_weights_asks_for_nothing
     """50: mlx-community ships it so; with a part of it here, the rest is missing."""
     snapshot = place(cache, compared=False)
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
-    (snapshot / "model.safetensors.index.json").write_text(json.dumps(index))
+    (snapshot / INDEX).write_text(json.dumps(index))
     assert locate(NAME) == snapshot
     (snapshot / "model-00001-of-00002.safetensors").write_bytes(b"")
     assert refusal(NAME, kind=PartlyHere)[0].endswith("first model-00002-of-00002.safetensors")
@@ -93,5 +150,30 @@ def test_an_index_of_which_nothing_is_here_beside_other_weights_asks_for_nothing
 def test_another_tools_snapshot_is_whole_without_the_head_that_its_index_names(cache, file):
     """mlx_lm fetches no such file, and the snapshot was only partly here."""
     snapshot = place(cache, compared=False)
-    (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"mtp.fc.weight": file}}))
+    (snapshot / INDEX).write_text(json.dumps({"weight_map": {"mtp.fc.weight": file}}))
     assert locate(NAME) == snapshot
+
+
+# What a download removes, and whether what is asked for fits on the disk
+
+
+def test_parts_of_downloads_under_way_stay_and_those_of_killed_ones_go(cache):
+    """A part that was written to a minute ago belongs to another pull."""
+    blobs = names.repository("org/model") / "blobs"
+    blobs.mkdir(parents=True)
+    for seconds in (0, 60, 300, 601, 10**6):
+        (blobs / f"{seconds}.incomplete").touch()
+        os.utime(blobs / f"{seconds}.incomplete", (time.time() - seconds,) * 2)
+    (blobs / "whole").touch()
+    os.utime(blobs / "whole", (0, 0))
+    download._sweep("org/model")
+    assert {path.name for path in blobs.iterdir()} == {"0.incomplete", "60.incomplete", "300.incomplete", "whole"}
+
+
+def test_two_models_that_fit_only_one_by_one_are_refused_together(cache, monkeypatch):
+    monkeypatch.setattr(download, "free_bytes", lambda: 100)
+    first, second = (SimpleNamespace(name=name, commit="c", download_bytes=60) for name in ("org/a", "org/b"))
+    download.check_space([first])
+    download.check_space([second, second])  # one and the same
+    with pytest.raises(DoesNotFit, match=r"org/a and org/b need 120 B, .* has 100 B free"):
+        download.check_space([first, second])

@@ -35,6 +35,7 @@ LAYOUTS = {
     "usual": (".lmstudio/models", {}, {}),
     "older": (".cache/lm-studio/models", {}, {}),
     "pointed": ("Disk/LM Studio/models", {".lmstudio-home-pointer": "HOME/Disk/LM Studio\n"}, {}),
+    "pointed by Windows' editors": ("Disk/models", {".lmstudio-home-pointer": "\ufeffHOME/Disk\n"}, {}),
     "chosen": ("Big", {".lmstudio/settings.json": '{"downloadsFolder": "HOME/Big"}'}, {}),
     "named": ("My models", {}, {"SPECDEC_MODEL_FOLDERS": "/nowhere::~/My models"}),
 }
@@ -133,13 +134,6 @@ def test_half_models_and_other_formats_are_told_apart_and_only_whole_ones_loaded
     folder = lay(root / QWEN, *files)
     assert shown() == [(QWEN, "LM Studio", problem)]
     assert elsewhere(QWEN) == (None if problem else folder)
-
-
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_a_pointer_to_lm_studio_may_have_a_byte_order_mark(home, encoding):
-    (home / ".lmstudio-home-pointer").write_text(f"{home}/Disk\n", encoding=encoding)
-    lay(home / "Disk/models" / QWEN)
-    assert shown() == [(QWEN, "LM Studio", "")]
 
 
 def header(*tensors: str) -> bytes:
@@ -259,7 +253,12 @@ def test_what_cannot_be_read_or_shown_hides_no_other_model(root, monkeypatch):
     assert shown() == [(QWEN, "LM Studio", "")]
 
 
-@pytest.mark.parametrize("text", [b"", b"{", b"[1]", b'{"downloadsFolder": 7}', b'{"downloadsFolder": "a"}', b"\xff"])
+BROKEN = [b"", b"{", b"[1]", b'{"downloadsFolder": 7}', b'{"downloadsFolder": "a"}', b"\xff"]
+# A NUL in LM Studio's settings ended `pairs` and every short name with "failed unexpectedly".
+BROKEN += [b'{"downloadsFolder": "/a\\u0000b"}', b'{"downloadsFolder": "/a\\ud800b"}', b"/a\0b"]
+
+
+@pytest.mark.parametrize("text", BROKEN)
 def test_broken_settings_leave_the_usual_folder(home, root, text, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     lay(tmp_path / "models/org/of-the-working-folder")  # a relative path would be one in there
@@ -267,7 +266,7 @@ def test_broken_settings_leave_the_usual_folder(home, root, text, monkeypatch, t
     (home / ".lmstudio/settings.json").write_bytes(text)
     (home / ".lmstudio-home-pointer").write_bytes(text)
     (tmp_path / "settings.json").write_text(json.dumps({"downloadsFolder": str(tmp_path / "models")}))
-    assert [model.folder for model in models_here()] == [folder]
+    assert [model.folder for model in models_here()] == [folder] and elsewhere(QWEN) == folder
 
 
 def test_a_name_leads_to_no_place_outside_the_folders(home, root):
@@ -295,13 +294,3 @@ def test_a_place_is_a_row(home, monkeypatch):
     row = ("a toy", lambda: [home / "toys"], PLACES[0][2])
     monkeypatch.setattr("specdec_cli.hub.places.PLACES", (*PLACES, row))
     assert (shown(), locate("org/toy")) == ([("org/toy", "a toy", "")], folder)
-
-
-@pytest.mark.parametrize("name", ["/a\\u0000b", "/a\\ud800b"])
-def test_a_folder_that_no_system_knows_is_not_there(home, name):
-    """A NUL in LM Studio's settings ended `pairs` and every short name with "failed unexpectedly"."""
-    (home / ".lmstudio").mkdir()
-    (home / ".lmstudio/settings.json").write_text(f'{{"downloadsFolder": "{name}"}}')
-    (home / ".lmstudio-home-pointer").write_text(f"{home}/.lmstudio\0")
-    lay(home / ".lmstudio/models" / QWEN)
-    assert [model.name for model in models_here()] == [QWEN] and elsewhere(QWEN) == home / ".lmstudio/models" / QWEN

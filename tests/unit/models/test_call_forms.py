@@ -22,162 +22,132 @@ TOOLS = [
     for name in ("get_current_weather", "get_weather", "trending_songs", "get_product_name_by_PID")
 ]
 BARE, HARMONY = BareCalls(), HarmonyCalls()
+
+
+def call(name, **arguments):
+    return ToolCall(name, arguments)
+
+
+def text(said):
+    return ("text", said)
+
+
+def thought(said):
+    return ("thinking", said)
+
+
+PID = call("get_product_name_by_PID", PID="807ZPKBL9V")
+WEATHER = call("get_weather")
+THINKS = "<|channel|>analysis<|message|>"
 # Meta's prompt formats of 3.1 and 3.2, Google's function calling with Gemma, OpenAI's cookbook on harmony.
-SAID = {
+BARE_SAID = {
     "llama json": (
-        BARE,
         '{"name": "get_current_weather", "parameters": {"location": "San Francisco, CA"}}',
-        [ToolCall("get_current_weather", {"location": "San Francisco, CA"})],
+        [call("get_current_weather", location="San Francisco, CA")],
     ),
     "llama with its tag": (
-        BARE,
         '<|python_tag|>{"name": "trending_songs", "parameters": {"n": "10", "genre": "all"}}',
-        [ToolCall("trending_songs", {"n": "10", "genre": "all"})],
+        [call("trending_songs", n="10", genre="all")],
     ),
     "llama several": (
-        BARE,
         '{"name": "get_weather", "parameters": {"location": "a"}}; {"name": "get_weather", "parameters": {}}',
-        [ToolCall("get_weather", {"location": "a"}), ToolCall("get_weather", {})],
+        [call("get_weather", location="a"), WEATHER],
     ),
     "llama as code": (
-        BARE,
         "[get_weather(city='San Francisco', metric='celsius'), get_weather(city='Seattle', metric='celsius')]",
-        [ToolCall("get_weather", {"city": city, "metric": "celsius"}) for city in ("San Francisco", "Seattle")],
+        [call("get_weather", city=city, metric="celsius") for city in ("San Francisco", "Seattle")],
     ),
-    "gemma as code": (
-        BARE,
-        '```tool_code\n[get_product_name_by_PID(PID="807ZPKBL9V")]\n```',
-        [ToolCall("get_product_name_by_PID", {"PID": "807ZPKBL9V"})],
-    ),
-    "gemma json": (
-        BARE,
-        '```json\n{"name": "get_product_name_by_PID", "parameters": {"PID": "807ZPKBL9V"}}\n```',
-        [ToolCall("get_product_name_by_PID", {"PID": "807ZPKBL9V"})],
-    ),
-    "text": (BARE, "It is sunny [today].", [("text", "It is sunny [today].")]),
-    "text before": (
-        BARE,
-        'I look. \n\n{"name": "get_weather", "parameters": {}}',
-        [("text", "I look."), ToolCall("get_weather", {})],
-    ),
-    "text behind": (
-        BARE,
-        '{"name": "get_weather", "parameters": {}}\nDone. ',
-        [ToolCall("get_weather", {}), ("text", "Done. ")],
-    ),
+    "gemma as code": ('```tool_code\n[get_product_name_by_PID(PID="807ZPKBL9V")]\n```', [PID]),
+    "gemma json": ('```json\n{"name": "get_product_name_by_PID", "parameters": {"PID": "807ZPKBL9V"}}\n```', [PID]),
+    "text before": ('I look. \n\n{"name": "get_weather", "parameters": {}}', [text("I look."), WEATHER]),
+    "text behind": ('{"name": "get_weather", "parameters": {}}\nDone. ', [WEATHER, text("Done. ")]),
     "llama with the type of a function": (
-        BARE,
         '{"type": "function", "name": "get_weather", "parameters": {"location": "a"}}',
-        [ToolCall("get_weather", {"location": "a"})],
+        [call("get_weather", location="a")],
     ),
     "a tag behind text": (
-        BARE,
         'I look.<|python_tag|>{"name": "get_weather", "parameters": {"a": "}"}}<|python_tag|>get_weather(a=true)',
-        [("text", "I look."), ToolCall("get_weather", {"a": "}"}), ToolCall("get_weather", {"a": True})],
+        [text("I look."), call("get_weather", a="}"), call("get_weather", a=True)],
     ),
     "gemma in two fences": (
-        BARE,
         'Both:\n```json\n{"name": "get_weather", "parameters": {}}\n```\n\n```json\n'
         '{"name": "trending_songs", "arguments": {"n": 1}}\n```',
-        [("text", "Both:"), ToolCall("get_weather", {}), ToolCall("trending_songs", {"n": 1})],
+        [text("Both:"), WEATHER, call("trending_songs", n=1)],
     ),
     "gemma as a list": (
-        BARE,
         '```json\n[\n  {"name": "get_weather", "parameters": {}},\n {"name": "get_weather", "parameters": {}}]\n```\n',
-        [ToolCall("get_weather", {})] * 2,
+        [WEATHER] * 2,
     ),
     "gemma as code alone": (
-        BARE,
         '```tool_code\nget_weather(city="Seattle", days=[1, 2], where=None)\n```',
-        [ToolCall("get_weather", {"city": "Seattle", "days": [1, 2], "where": None})],
-    ),
-    "a word like a call": (BARE, "get_weather (as above) is one", [("text", "get_weather (as above) is one")]),
-    "code with variables": (BARE, "[get_weather(city=here)]", [("text", "[get_weather(city=here)]")]),
-    "code of another": (BARE, "[get_weather(), nobody()]", [("text", "[get_weather(), nobody()]")]),
-    "code with a set": (BARE, "[get_weather(city={1, 2})]", [("text", "[get_weather(city={1, 2})]")]),
-    "code by place": (BARE, "[get_weather('a')]", [("text", "[get_weather('a')]")]),
-    "no object": (
-        BARE,
-        '{"name": "get_weather", "parameters": [1]} and more',
-        [("text", '{"name": "get_weather", "parameters": [1]} and more')],
-    ),
-    "no number": (
-        BARE,
-        '{"name": "get_weather", "parameters": {"a": NaN}}',
-        [("text", '{"name": "get_weather", "parameters": {"a": NaN}}')],
-    ),
-    "two names": (
-        BARE,
-        '{"name": "get_weather", "name": ["x"]}',
-        [("text", '{"name": "get_weather", "name": ["x"]}')],
+        [call("get_weather", city="Seattle", days=[1, 2], where=None)],
     ),
     "blanks in words": (
-        BARE,
         '```j son\n{"na me": "get_weather"}\n{"name": "get_weather"}',
-        [("text", '```j son\n{"na me": "get_weather"}'), ToolCall("get_weather", {})],
-    ),
-    "a control character": (
-        BARE,
-        '\x1c{"name": "get_weather", "parameters": {}}',
-        [("text", '\x1c{"name": "get_weather", "parameters": {}}')],
+        [text('```j son\n{"na me": "get_weather"}'), WEATHER],
     ),
     "a broken call before one": (
-        BARE,
         '{"name": "get_weather", "parameters": {oops}}\n{"name": "get_weather", "parameters": {}}',
-        [("text", '{"name": "get_weather", "parameters": {oops}}'), ToolCall("get_weather", {})],
+        [text('{"name": "get_weather", "parameters": {oops}}'), WEATHER],
     ),
-    "another object": (
-        BARE,
-        '{"name": "nobody", "parameters": {}}',
-        [("text", '{"name": "nobody", "parameters": {}}')],
-    ),
-    "a cut call": (BARE, '{"name": "get_weather", "par', [("text", '{"name": "get_weather", "par')]),
+}
+NO_CALLS = {
+    "text": "It is sunny [today].",
+    "a word like a call": "get_weather (as above) is one",
+    "code with variables": "[get_weather(city=here)]",
+    "code of another": "[get_weather(), nobody()]",
+    "code with a set": "[get_weather(city={1, 2})]",
+    "code by place": "[get_weather('a')]",
+    "no object": '{"name": "get_weather", "parameters": [1]} and more',
+    "no number": '{"name": "get_weather", "parameters": {"a": NaN}}',
+    "two names": '{"name": "get_weather", "name": ["x"]}',
+    "a control character": '\x1c{"name": "get_weather", "parameters": {}}',
+    "another object": '{"name": "nobody", "parameters": {}}',
+    "a cut call": '{"name": "get_weather", "par',
+}
+BARE_SAID |= {name: (said, [text(said)]) for name, said in NO_CALLS.items()}
+HARMONY_SAID = {
     "harmony call": (
-        HARMONY,
-        "<|channel|>analysis<|message|>Need to use function get_current_weather.<|end|><|start|>assistant<|channel|>"
+        f"{THINKS}Need to use function get_current_weather.<|end|><|start|>assistant<|channel|>"
         'commentary to=functions.get_current_weather <|constrain|>json<|message|>{"location":"San Francisco"}<|call|>',
         [
-            ("thinking", "Need to use function get_current_weather."),
-            ToolCall("get_current_weather", {"location": "San Francisco"}),
+            thought("Need to use function get_current_weather."),
+            call("get_current_weather", location="San Francisco"),
         ],
     ),
     "harmony recipient in the role": (
-        HARMONY,
-        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary "
+        f"{THINKS}Hm<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary "
         'json<|message|>{"location":"a"}',
-        [("thinking", "Hm"), ToolCall("get_weather", {"location": "a"})],
+        [thought("Hm"), call("get_weather", location="a")],
     ),
     "harmony answer": (
-        HARMONY,
-        '<|channel|>analysis<|message|>User asks: "What is 2 + 2?" Simple.<|end|><|start|>assistant<|channel|>final'
+        f'{THINKS}User asks: "What is 2 + 2?" Simple.<|end|><|start|>assistant<|channel|>final'
         "<|message|>2 + 2 = 4.<|return|>",
-        [("thinking", 'User asks: "What is 2 + 2?" Simple.'), ("text", "2 + 2 = 4.")],
+        [thought('User asks: "What is 2 + 2?" Simple.'), text("2 + 2 = 4.")],
     ),
     "harmony preamble": (
-        HARMONY,
         "<|channel|>commentary<|message|>**Action plan**: 1. Generate<|end|><|start|>assistant<|channel|>commentary "
         "to=functions.get_weather <|constrain|>json<|message|>{}<|call|>",
-        [("text", "**Action plan**: 1. Generate"), ToolCall("get_weather", {})],
+        [text("**Action plan**: 1. Generate"), WEATHER],
     ),
-    "harmony cut": (HARMONY, "<|channel|>analysis<|message|>We", [("thinking", "We")]),
-    "harmony broken": (
-        HARMONY,
-        "<|channel|>commentary to=functions.get_weather<|message|>{no<|call|>",
-        [("text", "{no")],
-    ),
+    "harmony cut": (f"{THINKS}We", [thought("We")]),
+    "harmony broken": ("<|channel|>commentary to=functions.get_weather<|message|>{no<|call|>", [text("{no")]),
     "harmony no number": (
-        HARMONY,
         '<|channel|>commentary to=functions.get_weather<|message|>{"a": NaN}<|call|>',
-        [("text", '{"a": NaN}')],
+        [text('{"a": NaN}')],
     ),
-    "harmony continued": (HARMONY, "plain words", [("text", "plain words")]),
+    "harmony continued": ("plain words", [text("plain words")]),
+}
+SAID = {
+    **{name: (BARE, *row) for name, row in BARE_SAID.items()},
+    **{name: (HARMONY, *row) for name, row in HARMONY_SAID.items()},
 }
 
 
 def read(form, pieces):
     """What a reader makes of these pieces; texts of one kind joined."""
     reader, found = form.reader(TOOLS), []
-    for piece in [piece for text in pieces for piece in reader.feed(text)] + [*reader.finish()]:
+    for piece in [piece for part in pieces for piece in reader.feed(part)] + [*reader.finish()]:
         if found and isinstance(piece, tuple) and isinstance(found[-1], tuple) and found[-1][0] == piece[0]:
             found[-1] = (piece[0], found[-1][1] + piece[1])
         else:
@@ -281,7 +251,7 @@ def test_a_call_may_name_its_function_in_either_place_of_harmony_s_and_come_afte
 WORDS = [
     *("get_weather", "get_wind", '{"name": "', '"', "(", ")", "[", "]", "{", "}", ", ", "\n", " ", "```", "json", "x"),
     *("tool_code", "<|python_tag|>", '"parameters": ', '"location"', ": ", '"type": "function", ', "; ", "3"),
-    *(text for form, text, _ in SAID.values() if form is BARE),
+    *(said for said, _ in BARE_SAID.values()),
     '{"name": "get_weather", "parameters": {"x": 3}}',
 ]
 STRICT = BARE.grammar(
@@ -301,7 +271,7 @@ def test_no_call_is_read_where_arguments_are_strict_but_one_that_keeps_its_schem
 
 def test_strict_arguments_hold_wherever_a_call_is_read():
     """In a fence, behind text, and as code they did not."""
-    texts = [text for form, text, _ in SAID.values() if form is BARE]
+    texts = [said for said, _ in BARE_SAID.values()]
     assert sum(bool(wrong_calls(text)) for text in texts) > 8
     for text in texts:
         assert not (wrong_calls(text) and follows(STRICT, text)), text
@@ -398,12 +368,8 @@ def rendered(tokenizer: Tokenizer, messages):
 
 
 HEAD = "<|start_header_id|>assistant<|end_header_id|>\n\n"
-TWO = {
-    "role": "assistant",
-    "content": "I look.",
-    "thinking": "Hm.",
-    "tool_calls": [called("r", "r"), called("l", "l", {})],
-}
+TWO = {"role": "assistant", "content": "I look.", "thinking": "Hm."}
+TWO |= {"tool_calls": [called("r", "r"), called("l", "l", {})]}
 HISTORY = {
     "llama": f'{HEAD}I look.<|eot_id|>{HEAD}{{"name": "r", "parameters": {{"path": "a"}}}}<|eot_id|>'
     f'<|start_header_id|>ipython<|end_header_id|>\n\n"R"<|eot_id|>{HEAD}{{"name": "l", "parameters": {{}}}}<|eot_id|>'

@@ -1,26 +1,38 @@
-"""Bad folders: each says what is wrong with both values, before any weight is read."""
+"""Folders as people have them: what is wrong is said before any weight is read; mlx-lm says what is right."""
 
 import json
+import shutil
 
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
+from mlx_lm import load as mlx_load
+from mlx_lm.generate import generate_step
+from mlx_lm.tuner.utils import linear_to_lora_layers
 
-from fakes.models import tiny_folder
-from specdec_cli.core.errors import NotAvailable, Refused
+import specdec_cli
+from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecError
+from specdec_cli.core.safetensors import INDEX
 from specdec_cli.engine.load import empty_model, load, load_network
-from specdec_cli.models.checkpoint import read_checkpoint, stop_ids
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint, stop_ids
+from specdec_cli.models.heads import find_head
+from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.check import judge
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import ContextLimit
+from specdec_cli.pairs.pair import Pair, PairSpec
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("tiny") / "m")
 
 
 @pytest.fixture
-def folder(tmp_path):
-    return tiny_folder(tmp_path / "model")
-
-
-def test_a_good_folder_is_read(folder):
-    checkpoint = read_checkpoint(folder, "m")
-    assert (checkpoint.model_type, checkpoint.context_limit) == ("qwen3", 256)
-    assert load(checkpoint).dtype == "float32"
+def folder(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "m")
 
 
 @pytest.mark.parametrize(("asked", "read", "limit"), [(None, None, 256), (33, 33, None), (1024, (256 - 44) // 2, None)])
@@ -48,13 +60,15 @@ def changed(file, **values):
     return change
 
 
+def renamed(name):
+    return lambda folder: (folder / "model.safetensors").rename(folder / name)
+
+
 def instead(file, text):
     return lambda folder: (folder / file).write_text(text)
 
 
-CONFIG, TOKENIZER, INDEX, GENERATION = (
-    *("config.json", "tokenizer_config.json", "model.safetensors.index.json", "generation_config.json"),
-)
+CONFIG, TOKENIZER, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
 SHARDS = {"a": "model-00001-of-00002.safetensors", "b": "model.safetensors"}
 SIDECARS = {
     "MTP": {"model_type": "qwen3_5_mtp"},
@@ -65,10 +79,8 @@ SIDECARS = {
 }
 # What is done to a folder, the kind of its refusal, and what that says.
 WRONG = [
-    (
-        lambda folder: (folder / "model.safetensors").rename(folder / "pytorch_model.bin"),
-        *(NotAvailable, "no weights for m: .* holds only pytorch_model.bin"),
-    ),
+    *((renamed(name), NotAvailable, f"no weights for m: .* holds only {name}, and model.*safetensors is needed")
+      for name in ("pytorch_model.bin", "weights.safetensors")),
     (changed(INDEX, weight_map=SHARDS), NotAvailable, "lacks 1 of 2 weight files, first model-00001"),
     *((changed(file, model_file="evil.py"), Refused, f"{file} of m asks to run code .*model_file.*evil")
       for file in (CONFIG, TOKENIZER)),
@@ -96,3 +108,298 @@ def test_a_wrong_folder_says_what_is_wrong_before_any_weight_is_read(folder, cha
         stop_ids(folder, "m", checkpoint.config)
         empty_model(checkpoint)
     assert "\n" not in refused.value.message + refused.value.hint
+
+
+# Each an input of a public report
+
+
+def said(folder, draft=None, **options):
+    """Sixteen tokens that specdec says with this folder's model."""
+    return said_by(Pair("p", str(folder), draft and str(draft)), **options)
+
+
+def said_by(pair, **options):
+    session = specdec_cli.load(pair).session()
+    events = session.reply([3, 4, 5, 6, 7], max_tokens=16, temperature=0, **options)
+    return [token for event in events if event.event == "round" for token in event.round.emitted]
+
+
+def theirs(folder, prompt=(3, 4, 5, 6, 7), **options):
+    """What mlx-lm says."""
+    network, tokenizer = mlx_load(str(folder), **options)
+    tokens = []
+    for token, _ in generate_step(mx.array(prompt), network, max_tokens=16):
+        tokens.append(int(token))
+        if tokens[-1] in tokenizer.eos_token_ids:
+            break
+    return tokens
+
+
+def index(folder, *names):
+    (folder / INDEX).write_text(json.dumps({"weight_map": {f"t{i}": name for i, name in enumerate(names)}}))
+
+
+def test_an_index_of_files_that_nobody_has_hides_no_weights(folder):
+    """50: mlx-community's Qwen3-VL-4B is shipped so."""
+    expected = theirs(folder)
+    index(folder, "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
+    assert said(folder, k=0) == expected
+
+
+def test_a_stray_file_beside_a_whole_index_is_ignored_and_named(folder):
+    """52: mlx-lm reads both, and fails."""
+    expected = theirs(folder)
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00001.safetensors")
+    index(folder, "model-00001-of-00001.safetensors")
+    mx.save_safetensors(str(folder / "model.safetensors"), {"another": mx.zeros((4, 4))})
+    assert said(folder, k=0) == expected
+    (warning,) = judge(Fit.of(find(PairSpec(Pair("m", str(folder), None)))), None).warnings
+    assert warning == f"model.safetensors of {folder} is not read: its index does not name it"
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_that_auto_map_names_neither_runs_nor_refuses(folder, tmp_path, file):
+    """56: Phi-3.5, MiniCPM3 and others keep the key, and mlx-lm has their architectures."""
+    expected, path = theirs(folder), folder / file
+    code = f"open({str(tmp_path / 'mark')!r}, 'w')\nclass A: pass\nclass B: pass\n"
+    (folder / "code.py").write_text(code)
+    names = {"AutoConfig": "code.A", "AutoModelForCausalLM": "code.A", "AutoTokenizer": ["code.A", "code.B"]}
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"auto_map": names}))
+    assert said(folder, k=0) == expected and not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize(
+    ("rope", "tokens"),
+    [
+        ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}, 512),
+        ({"type": "yarn", "factor": 4.0}, 640),
+        ({"rope_type": "linear", "factor": 2}, 320),
+        ({"rope_type": "dynamic", "factor": 2.0}, 320),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 128}, 160),
+        ({"rope_type": "longrope", "factor": 8.0, "long_factor": [1.0]}, 160),
+        ({"rope_type": "yarn", "factor": 0.25, "original_max_position_embeddings": 128}, 160),
+        ({"rope_type": "default"}, 160),
+        (None, 160),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_stretched_context_is_as_long_as_its_rope_makes_it(tmp_path, rope, tokens, nested):
+    """58: vLLM's rule."""
+    config = {"max_position_embeddings": 160, "rope_scaling": rope}
+    found = Checkpoint("m", tmp_path, {"text_config": config} if nested else config, ())
+    field = "original_max_position_embeddings × 4, rope yarn" if tokens == 512 else "max_position_embeddings"
+    assert found.context_limit == tokens and found.stated_context[1].startswith("text_config." * nested + field)
+
+
+def test_a_context_may_be_longer_than_the_model_was_made_for_with_a_word_of_warning(tmp_path):
+    """58: mlx-lm has no limit at all. A longer context changes no token within the shorter one."""
+    folder, warnings = tiny_folder(tmp_path / "m", TINY | {"max_position_embeddings": 20}), []
+    pair, prompt = Pair("p", str(folder), None), [3, 4, 5, 6, 7] * 4
+    with pytest.raises(DoesNotFit, match="20 tokens > 19 maximum"):
+        next(iter(specdec_cli.load(pair).session().reply(prompt, k=0, max_tokens=8)))
+    request = specdec_cli.Request(max_context=40, k=0, max_tokens=8, sampling={"temperature": 0})
+    events = specdec_cli.load(pair, request=request, tell=warnings.append).session().reply(prompt, request)
+    told = [token for event in events if event.event == "round" for token in event.round.emitted]
+    assert told == theirs(folder, prompt)[: len(told)] and len(told) == 8
+    assert warnings == ["--max-context 40 exceeds the 20 tokens that the pair was made for; beyond them it may err"]
+
+
+def test_learned_positions_end_where_they_end():
+    request = specdec_cli.Request(max_context=40)
+    limit = ContextLimit(20, None, positions=20)
+    assert limit.tokens(request) == 20 and "is cut to 20" in limit.warning(request)
+
+
+def adapter(folder, network_folder, kind="lora"):
+    """One that mlx-lm's own trainer would write, with weights that change every answer."""
+    config = {"fine_tune_type": kind, "num_layers": 1, "lora_parameters": {"rank": 2, "scale": 20.0, "dropout": 0.0}}
+    folder.mkdir()
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    network, _ = mlx_load(str(network_folder))
+    linear_to_lora_layers(network, 1, config["lora_parameters"], use_dora=kind == "dora")
+    mx.random.seed(1)
+    weights = {name: mx.random.normal(value.shape) for name, value in tree_flatten(network.trainable_parameters())}
+    names = ("lora_a", "lora_b", "m")
+    mx.save_safetensors(str(folder / ADAPTER), {n: v for n, v in weights.items() if n.rpartition(".")[2] in names})
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["lora", "dora"])
+def test_an_adapter_of_the_target_or_the_draft_is_loaded_as_mlx_lm_does(tmp_path, kind):
+    target, draft = tiny_folder(tmp_path / "t", seed=1), tiny_folder(tmp_path / "d", seed=1, noise=0.05)
+    lora = adapter(tmp_path / "a", target, kind)
+    expected = theirs(target, adapter_path=str(lora))
+    pair = Pair("p", str(target), str(draft), target_adapter=str(lora))
+    assert said_by(pair, k=4) == said_by(pair, k=0) == expected != theirs(target)
+    assert said_by(Pair("p", str(target), str(draft), draft_adapter=str(lora)), k=4) == theirs(target)
+
+
+LORA = {"adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen2-VL-2B"}'}
+NO_ADAPTERS = [
+    ({}, "has no adapter_config.json"),
+    ({"adapter_config.json": "{}"}, "has no adapters.safetensors"),
+    (LORA | {"adapter_model.safetensors": ""}, "is PEFT's"),
+    # mlx#1463: `lora_layers`, what is now `num_layers`.
+    ({"adapter_config.json": '{"lora_layers": 1}'}, "was written by an older mlx-lm: it has no num_layers"),
+]
+
+
+@pytest.mark.parametrize(("files", "says"), NO_ADAPTERS)
+def test_what_is_no_adapter_of_mlx_lms_is_named_before_any_weight_is_read(folder, tmp_path, files, says):
+    (tmp_path / "a").mkdir()
+    for name, text in files.items():
+        (tmp_path / "a" / name).write_text(text)
+    with pytest.raises(SpecdecError, match=says):
+        find(PairSpec(Pair("p", str(folder), None, target_adapter=str(tmp_path / "a"))))
+
+
+def test_a_repository_that_is_an_adapter_is_named_as_one(tmp_path):
+    """transformers#34733, #43640."""
+    (tmp_path / "adapter_config.json").write_text(LORA["adapter_config.json"])
+    with pytest.raises(SpecdecError, match="m is an adapter, and not a model by itself"):
+        read_checkpoint(tmp_path, "m")
+
+
+def test_an_adapter_of_another_model_is_refused(tmp_path):
+    other = adapter(tmp_path / "a", tiny_folder(tmp_path / "o", TINY | {"hidden_size": 32}))
+    with pytest.raises(Refused, match="does not fit"):
+        said_by(Pair("p", str(tiny_folder(tmp_path / "m")), None, target_adapter=str(other)), k=0)
+
+
+def test_a_draft_with_another_end_leaves_the_text_as_it_is(tmp_path):
+    """42: base models draft for their instruct models."""
+    target, draft = tiny_folder(tmp_path / "t", seed=1), tiny_folder(tmp_path / "d", seed=1, noise=0.05)
+    write_tokenizer(draft, byte_tokenizer(), eos_token=SPECIALS[0])
+    assert said(target, draft, k=4) == said(target, draft, k=0) == theirs(target)
+    assert "costs a rejection an answer" in find(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
+
+
+MARKED = ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja",
+          "special_tokens_map.json"]  # fmt: skip
+
+
+@pytest.mark.parametrize("file", MARKED)
+def test_a_byte_order_mark_is_read_over_or_named_with_its_file(folder, file):
+    """gpt-2-simple#263, langchain-community#138: Windows' editors write one."""
+    path = folder / file
+    before = said(folder, k=0) if file == "generation_config.json" else None
+    path.write_bytes(b"\xef\xbb\xbf" + (path.read_bytes() if path.exists() else b"{}"))
+    if before:
+        assert said(folder, k=0) == before
+    else:
+        with pytest.raises(SpecdecError, match=f"{file} of .* begins with a byte order mark"):
+            said(folder, k=0)
+
+
+def test_a_shard_that_the_index_leaves_out_is_read_where_it_is_needed(folder):
+    """mlx-swift-lm#562: mlx-lm reads all model*.safetensors, and it loads."""
+    weights = mx.load(str(folder / "model.safetensors"))
+    names = sorted(weights)
+    (folder / "model.safetensors").unlink()
+    for place, part in enumerate((names[::2], names[1::2]), 1):
+        mx.save_safetensors(str(folder / f"model-0000{place}-of-00002.safetensors"), {n: weights[n] for n in part})
+    expected = theirs(folder)
+    mapped = dict.fromkeys(names[::2], "model-00001-of-00002.safetensors")
+    (folder / INDEX).write_text(json.dumps({"weight_map": mapped}))
+    assert theirs(folder) == expected == said(folder, k=0)
+
+
+def test_gemma_3_s_length_is_stretched_already(tmp_path):
+    """vllm#33911: rope linear × 8 beside 131072, which is what its card says; vLLM leaves gemma3 out of its rule."""
+    rope = {"factor": 8.0, "rope_type": "linear"}
+    text = {"model_type": "gemma3_text", "max_position_embeddings": 131072, "rope_scaling": rope}
+    for config in (text, {"model_type": "gemma3", "text_config": text}):
+        assert Checkpoint("m", tmp_path, config, ()).context_limit == 131072
+
+
+def test_weights_of_bitsandbytes_are_named(tmp_path):
+    """mistral.rs#1724."""
+    folder = tiny_folder(tmp_path / "m", TINY | {"quantization_config": {"quant_method": "bitsandbytes"}})
+    weights = mx.load(str(folder / "model.safetensors"))
+    for name in [n for n in weights if "proj" in n]:
+        weights[name] = mx.zeros((weights[name].size // 2, 1), mx.uint8)
+        weights[f"{name}.absmax"] = mx.zeros((4,), mx.uint8)
+    mx.save_safetensors(str(folder / "model.safetensors"), weights)
+    with pytest.raises(SpecdecError) as told:
+        said(folder, k=0)
+    assert "bitsandbytes" in told.value.message + told.value.hint
+
+
+# What is needed and there decides, not what files are called.
+
+FIRST, SECOND = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+LAYERS = TINY["num_hidden_layers"]
+
+
+def place(folder, others, own="model.safetensors", prefix=""):
+    """An index of the model's own tensors, in the file `own`, and of `others`: tensor -> file."""
+    tensors = mx.load(str(folder / "model.safetensors"))
+    if own != "model.safetensors":
+        (folder / "model.safetensors").rename(folder / own)
+    placed = {prefix + name: own for name in tensors} | others
+    (folder / INDEX).write_text(json.dumps({"weight_map": placed}))
+    return list(tensors)
+
+
+@pytest.mark.parametrize("there", [True, False])
+@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp/weights.safetensors", "head.safetensors"])
+def test_a_head_in_a_file_of_its_own_leaves_the_target_whole(folder, file, there):
+    """jundot/omlx#2062: an export of MTPLX lacked "1 of 2 weight files", though every file was there."""
+    place(folder, {"mtp.fc.weight": file})
+    if there:
+        (folder / file).parent.mkdir(exist_ok=True)
+        mx.save_safetensors(str(folder / file), {"mtp.fc.weight": mx.zeros((4, 8))})
+    assert read_checkpoint(folder, "m").weights == (folder / "model.safetensors",)
+
+
+BESIDE = ["mtp.layers.0.mlp.up_proj.weight", f"model.layers.{LAYERS}.eh_proj.weight", "vision_tower.patch.weight",
+          "model.visual.blocks.0.norm.weight", "model.layers.0.self_attn.rotary_emb.inv_freq"]  # fmt: skip
+
+
+@pytest.mark.parametrize("tensor", BESIDE)
+def test_an_absent_file_of_what_no_text_needs_leaves_the_target_whole(folder, tensor):
+    """The same for a head or a tower in a file that is called as the model's are."""
+    place(folder, {tensor: "model-extra.safetensors"})
+    assert read_checkpoint(folder, "m").weights == (folder / "model.safetensors",)
+
+
+@pytest.mark.parametrize("prefix", ["", "language_model."])
+def test_an_index_that_moves_tensors_into_an_absent_file_is_stale_where_all_of_them_are_here(folder, prefix):
+    """A model was merged into its first file, the old index kept: it "lacks 1 of 2", though mlx-lm loads it."""
+    names = place(folder, {}, own=FIRST)
+    placed = {prefix + name: (FIRST, SECOND)[number % 2] for number, name in enumerate(names)}
+    (folder / INDEX).write_text(json.dumps({"weight_map": placed}))
+    assert read_checkpoint(folder, "m").weights == (folder / FIRST,)
+
+
+def test_what_an_absent_file_had_may_lie_in_one_that_the_index_does_not_name(folder):
+    names = place(folder, {}, own="model.safetensors")
+    mx.save_safetensors(str(folder / FIRST), {names[0]: mx.zeros((1,))})
+    placed = {name: FIRST if name == names[0] else SECOND for name in names}
+    (folder / INDEX).write_text(json.dumps({"weight_map": placed}))
+    assert read_checkpoint(folder, "m").weights == (folder / FIRST, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "tensor", ["model.layers.0.mlp.lost.weight", f"model.layers.{LAYERS - 1}.lost", "lm_head.lost"]
+)
+def test_a_tensor_that_is_needed_and_nowhere_keeps_a_model_incomplete(folder, tensor):
+    place(folder, {tensor: SECOND, "mtp.fc.weight": "mtp.safetensors"})
+    with pytest.raises(NotAvailable, match=f"lacks 1 of 2 weight files, first {SECOND}"):
+        read_checkpoint(folder, "m")
+
+
+POINTERS = ["model.safetensors", "tokenizer.json", "config.json", INDEX, "tokenizer.model", "mtp.safetensors"]
+
+
+@pytest.mark.parametrize("file", POINTERS)
+def test_a_pointer_of_git_lfs_is_named_with_what_fetches_the_file(folder, file):
+    """A clone without git-lfs: "header too large"."""
+    if file == "tokenizer.model":
+        (folder / "tokenizer.json").unlink()
+    (folder / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 99\n")
+    with pytest.raises(NotAvailable, match=f"{file} is a git-lfs pointer of 65 bytes") as caught:
+        checkpoint = read_checkpoint(folder, "m")
+        find_head(checkpoint)
+        Tokenizer.of(checkpoint)
+    assert caught.value.hint == f"git -C {folder} lfs pull"

@@ -19,21 +19,17 @@ def stored(name, dtype, *shape):
     return name, Stored(Path("m"), name, dtype, shape, size)
 
 
+def bytewise(path, bits, group_size, *shape, scales="U8"):
+    *batch, rows, columns = shape
+    return [
+        stored(f"{path}.weight", "U32", *batch, rows, columns * bits // 32),
+        stored(f"{path}.scales", scales, *batch, rows, columns // group_size),
+    ]
+
+
 def affine(path, bits, group_size, *shape):
-    *batch, rows, columns = shape
-    return [
-        stored(f"{path}.weight", "U32", *batch, rows, columns * bits // 32),
-        stored(f"{path}.scales", "BF16", *batch, rows, columns // group_size),
-        stored(f"{path}.biases", "BF16", *batch, rows, columns // group_size),
-    ]
-
-
-def bytewise(path, bits, group_size, *shape):
-    *batch, rows, columns = shape
-    return [
-        stored(f"{path}.weight", "U32", *batch, rows, columns * bits // 32),
-        stored(f"{path}.scales", "U8", *batch, rows, columns // group_size),
-    ]
+    words, (scales, one) = bytewise(path, bits, group_size, *shape, scales="BF16")
+    return [words, (scales, one), stored(scales.replace("scales", "biases"), "BF16", *one.shape)]
 
 
 def found(tensors, **quantization):

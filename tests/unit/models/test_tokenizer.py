@@ -1,3 +1,5 @@
+"""Tokens to text and back, as huggingface's decoders do it; and files that transformers would not read."""
+
 import json
 import os
 import re
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers, processors
 
-from fakes.models import STRIPPED, TINY, byte_tokenizer, sentence_piece, tiny_folder, write_tokenizer
+from fakes.models import SPECIALS, STRIPPED, TINY, byte_tokenizer, sentence_piece, tiny_folder, write_tokenizer
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.models.tokenizer import TextStream, Tokenizer
 
@@ -150,14 +152,34 @@ def test_sentence_piece_tokens_have_their_spaces_and_bytes(tmp_path):
     assert streamed(loaded, [2, 3, 3]) == "a a a"
 
 
-def test_a_begin_token_is_added_where_the_model_wants_one(tmp_path):
-    folder = tiny_folder(tmp_path / "bos")
-    backend = byte_tokenizer()
-    backend.post_processor = processors.TemplateProcessing(
-        single="<|im_start|> $A", special_tokens=[("<|im_start|>", 1)]
+def framed(tmp_path, single):
+    folder = tiny_folder(tmp_path / "m")
+    tokenizer = byte_tokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, special_tokens=[(token, tokenizer.token_to_id(token)) for token in SPECIALS[:2]]
     )
-    backend.save(str(folder / "tokenizer.json"))
-    assert Tokenizer.load(folder, "m", TINY).encode("a")[0] == 1
+    write_tokenizer(folder, tokenizer)
+    return Tokenizer.load(folder, "m", TINY), tokenizer
+
+
+def test_a_begin_token_that_the_text_brings_is_not_doubled(tmp_path):
+    """27: evaluation harnesses render the template themselves."""
+    ours, backend = framed(tmp_path, f"{SPECIALS[0]} $A")
+    assert ours.encode("hello") == backend.encode("hello").ids and ours.encode("hello")[0] == 0
+    assert ours.encode(f"{SPECIALS[0]}hello") == backend.encode(f"{SPECIALS[0]}hello", add_special_tokens=False).ids
+
+
+def test_no_end_token_stands_behind_a_text_that_is_to_be_continued(tmp_path):
+    """34: a tokenizer saved with add_eos_token."""
+    ours, backend = framed(tmp_path, f"$A {SPECIALS[1]}")
+    assert ours.encode("hello") == backend.encode("hello", add_special_tokens=False).ids
+
+
+def test_an_empty_template_is_none(tmp_path):
+    folder = tiny_folder(tmp_path / "m")
+    write_tokenizer(folder, byte_tokenizer(), chat_template="")
+    tokenizer = Tokenizer.load(folder, "m", TINY)
+    assert not tokenizer.has_template and tokenizer.join([{"role": "user", "content": "hello"}])
 
 
 @pytest.mark.parametrize("content", ["{", '{"model": {"type": "riddle"}}'])

@@ -1,9 +1,11 @@
-"""The known pairs: sizes, what fits, what the Hub confirmed. The Hub is a function."""
+"""The known pairs: sizes, what fits, what the Hub confirmed, what a removal frees. The Hub is a function."""
 
 import pytest
 
 from specdec_cli.core.errors import NotAvailable
+from specdec_cli.hub import Removal
 from specdec_cli.pairs import catalog, choose
+from specdec_cli.pairs import pull as pulling
 from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry
 
@@ -61,8 +63,8 @@ def test_a_pair_fits_by_its_stated_memory_else_by_its_size(pair, size, fits):
 def test_a_mac_that_states_its_working_set_is_believed(monkeypatch):
     """Macs up to about 36 GB give two thirds of their memory, not three quarters."""
     monkeypatch.setattr("specdec_cli.engine.device.working_set_bytes", lambda: int(10.7 * GB))
-    assert catalog.fits(Pair("plain", "a", None), int(9.8 * GB)) is True
-    assert catalog.fits(Pair("plain", "a", None), 10 * GB) is False
+    plain = Pair("plain", "a", None)
+    assert (catalog.fits(plain, int(9.8 * GB)), catalog.fits(plain, 10 * GB)) == (True, False)
 
 
 def test_the_recommended_pair_is_the_largest_that_fits(monkeypatch):
@@ -81,9 +83,6 @@ def test_confirmed_answers_are_kept_and_a_vanished_model_is_forgotten(monkeypatc
     hub(monkeypatch, {"org/b": NotAvailable("gone", "")})
     assert catalog.confirm(["org/b"]) == {"org/b": "gone"}
     assert catalog.confirmed() == {"org/a": 123}
-
-
-def test_offline_nothing_is_confirmed(monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(NotAvailable, match="HF_HUB_OFFLINE forbids it"):
         catalog.confirm(["org/a"])
@@ -114,3 +113,50 @@ def test_hub_ids_are_each_named_once_and_local_models_never(tmp_path):
 )
 def test_sizes_come_from_what_the_name_states(name, size_bytes):
     assert catalog.named_bytes(name) == size_bytes
+
+
+# Removals
+
+SHARED = Pair("one", "org/big", "org/tiny"), Pair("two", "org/other", "org/tiny", draft_revision="d" * 40)
+TWO = Registry({pair.name: pair for pair in SHARED}, None)
+
+
+@pytest.fixture
+def removals(monkeypatch):
+    """Plans for these models: commit asked for -> Removal; the ones carried out."""
+    asked, carried_out = [], []
+
+    def removal(name, commit):
+        asked.append((name, commit))
+        if name == "org/other":
+            raise NotAvailable("org/other is not in the model cache", "specdec pairs")
+        return Removal(name, ("c" * 40,), ("d" * 40,) if commit else (), 5_000_000)
+
+    def remove(plan):
+        carried_out.append(plan.name)
+        return plan.freed_bytes
+
+    monkeypatch.setattr(pulling.hub, "removal", removal)
+    monkeypatch.setattr(pulling.hub, "remove", remove)
+    return asked, carried_out
+
+
+def test_a_removal_says_what_goes_and_who_else_uses_it(removals):
+    plans = pulling.plan_removal("one", TWO)
+    assert [plan.summary for plan in plans] == ["org/big: 5.0 MB", "org/tiny: 5.0 MB; also used by two"]
+    assert pulling.carry_out(plans) == 10_000_000
+    assert removals == ([("org/big", None), ("org/tiny", None)], ["org/big", "org/tiny"])
+
+
+def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
+    """Its target is not here: what is here goes."""
+    (plan,) = pulling.plan_removal("two", TWO)
+    assert plan.summary == "org/tiny: 5.0 MB; what commit ddddddd shares will stay; also used by one"
+    assert removals[0] == [("org/other", None), ("org/tiny", "d" * 40)]
+
+
+def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
+    own = Pair("own", str(tmp_path), "specdec:demo/draft")
+    with pytest.raises(NotAvailable, match="nothing of own to remove"):
+        pulling.plan_removal("own", Registry({"own": own}, None))
+    assert removals == ([], [])

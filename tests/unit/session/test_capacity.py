@@ -3,7 +3,6 @@
 import pytest
 
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.core.request import Request
 from specdec_cli.session.capacity import MOST_SNAPSHOTS, Capacity, capacity_of
 
 
@@ -34,13 +33,3 @@ def test_between_two_lengths_it_grows_in_a_straight_line_and_so_on_beyond_the_lo
     capacity = Capacity(0, 0, ((1000, 10), (2000, 30), (4000, 40)))
     found = [capacity.cache_bytes(tokens) for tokens in (1, 1000, 1500, 2000, 3000, 4000, 9000)]
     assert found == [10, 10, 20, 30, 35, 40, 65]
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [Request(), Request(drafter="ngram"), Request(k=0), Request(max_context=40)],
-)
-def test_the_context_is_that_of_a_session(tmp_path, request_):
-    pair = tiny_loaded(tmp_path, context_limit=500)
-    pair.first.draft.context_limit = pair.first.draft.network.context_limit = 300
-    assert capacity_of(pair).context.tokens(request_) == pair.context.tokens(request_)

@@ -1,20 +1,24 @@
-"""Answers of a given shape through a conversation."""
+"""Answers of a given shape through a conversation, and what an answer may not say."""
 
 import json
 import re
 from dataclasses import replace
 
+import mlx.core as mx
+import numpy as np
 import pytest
-from jsonschema import validate
+from mlx_lm import load as mlx_load
+from mlx_lm.generate import generate_step
 
 from fakes.drafting import open_session
 from fakes.grammar import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
-from fakes.models import CHAT_TEMPLATE, tiny_folder, write_tokenizer
+from fakes.models import CHAT_TEMPLATE, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import RoundDone
-from specdec_cli.core.kinds import FORCED
 from specdec_cli.core.request import Constraint, Request
+from specdec_cli.models.grammar import Bans
 from specdec_cli.pairs.pair import Pair
+from specdec_cli.session.load import load
 
 SCHEMA = {
     "type": "object",
@@ -30,38 +34,14 @@ SHORT = Constraint("regex", "[a-p]{3,9}(x|yz){2,4}")
 
 
 @pytest.fixture(scope="module")
-def session():
-    return open_session(Pair("demo", "specdec:demo/target", "specdec:demo/draft"))
-
-
-def reply(session, **options):
-    request = Request(**{"max_tokens": 60, "k": 4, "constraint": CONSTRAINT} | options)
-    return list(session.reply(session.pair.text_tokens("import json\n"), request, raw=True))
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_an_answer_that_ends_is_valid(session, seed):
-    finish = reply(session, max_tokens=300, sampling={"temperature": 0.8}, seed=seed)[-1]
-    if finish.reason == "stop":
-        validate(json.loads(finish.text), SCHEMA)
-    else:
-        assert finish.reason == "length" and finish.text.startswith('{"name": "')
-
-
-def test_what_is_forced_is_drafted_by_the_grammar(session):
-    rounds = [event.round for event in reply(session, drafter="none") if isinstance(event, RoundDone)]
-    assert any(round.drafter == FORCED.name and round.accepted == len(round.draft) > 2 for round in rounds)
-
-
-def test_a_stop_string_beside_it_is_refused(session):
-    with pytest.raises(UsageError, match="could cut an answer that must match a schema"):
-        reply(session, stop=("}",))
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("small")
+    return tiny_folder(root / "t", seed=3), tiny_folder(root / "d", seed=3, noise=0.05)
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    folder = tiny_folder(tmp_path_factory.mktemp("small") / "target", seed=3)
-    return open_session(Pair("small", str(folder), str(folder)))
+def small(folders):
+    return open_session(Pair("small", *map(str, folders)))
 
 
 def said_after(session, request, cancelled=lambda: False):
@@ -104,8 +84,8 @@ def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
     prompt, thought = thinker.pair.chat_tokens("Hi"), 0
     opened = thinker.pair.tokenizer.thinking(prompt).opened
     bias = BIAS if opened else (*BIAS[1:], (BEGIN, 12.0), (END, 12.0))
-    for seed in range(4):
-        request = Request(80, k=4, seed=seed, logit_bias=bias, sampling={"temperature": 1.0}, constraint=SHORT)
+    for seed in range(3):
+        request = Request(60, k=4, seed=seed, logit_bias=bias, sampling={"temperature": 1.0}, constraint=SHORT)
         finish = list(thinker.reply(prompt, request))[-1]
         plain = [step.token for step in thinker.plain(prompt, request)]
         assert list(finish.tokens) == [token for token in plain if token not in STOPS]
@@ -113,3 +93,106 @@ def test_a_model_that_thinks_does_so_first_and_then_keeps_the_shape(thinker):
         thought += bool(first) or BEGIN in finish.tokens
         assert not finish.complete or re.fullmatch(SHORT.text, answer)
     assert thought > 1
+
+
+# What an answer may not say is never said, at every K, and all else is as mlx-lm would choose it.
+
+PROMPT, MANY = [3, 4, 5, 6, 7], 24
+
+
+@pytest.fixture(scope="module")
+def pair(small):
+    return small.pair
+
+
+def said(pair, **options):
+    *_, finish = pair.session().reply(PROMPT, max_tokens=MANY, **{"temperature": 0, **options})
+    return finish
+
+
+def spelled(pair, tokens):
+    table = pair.tokenizer.table().tokens
+    return b"".join(table.get(token, b"") for token in tokens)
+
+
+def by_mlx_lm(pair, folder, words=(), least=0, ends=frozenset()):
+    """Its greedy tokens, each the best that completes no word in the bytes so far and is no early end."""
+    network, _ = mlx_load(str(folder))
+    table = pair.tokenizer.table().tokens
+
+    def masked(tokens, logits):
+        so_far = [int(token) for token in tokens[len(PROMPT) :].tolist()]
+        row = np.array(logits[0])
+        for token in range(row.size):
+            text = spelled(pair, so_far) + table.get(token, b"")
+            early = token in ends and len(so_far) < least
+            if early or any(text.endswith(word) or word in text for word in words):
+                row[token] = -np.inf
+        return mx.array(row)[None]
+
+    found = []
+    for token, _ in generate_step(mx.array(PROMPT), network, max_tokens=MANY, logits_processors=[masked]):
+        if int(token) in ends:
+            break
+        found.append(int(token))
+    return found
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_a_bad_word_is_spelled_by_no_tokens(pair, folders, k):
+    plain = said(pair, k=0)
+    text = spelled(pair, plain.tokens)
+    words = [text[4:6].decode("utf-8", "ignore"), text[9:12].decode("utf-8", "ignore")]
+    words = [word for word in words if word]
+    assert words
+    finish = said(pair, k=k, bad_words=tuple(words))
+    encoded = [word.encode() for word in words]
+    assert all(word not in spelled(pair, finish.tokens) for word in encoded) and finish.tokens != plain.tokens
+    assert (
+        list(finish.tokens) == by_mlx_lm(pair, folders[0], encoded, 0, pair.tokenizer.stop_tokens)[: len(finish.tokens)]
+    )
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_nothing_ends_an_answer_before_its_least_tokens(pair, folders, k):
+    """The third token it would say is made its end: without `min_tokens` the answer has two."""
+    end = said(pair, k=0).tokens[2]
+    assert len(said(pair, k=k, stop_tokens=(end,)).tokens) == 2
+    finish = said(pair, k=k, stop_tokens=(end,), min_tokens=12)
+    ends = pair.tokenizer.stop_tokens | {end}
+    assert len(finish.tokens) >= 12 and list(finish.tokens) == by_mlx_lm(pair, folders[0], (), 12, ends)
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_the_targets_own_end_may_be_ignored(tmp_path, pair, folders, k):
+    ended = tiny_folder(tmp_path / "t", seed=3)
+    end = said(pair, k=0).tokens[2]
+    write_tokenizer(ended, byte_tokenizer(), eos_token=byte_tokenizer().id_to_token(end))
+    other = load(Pair("p", str(ended), str(folders[1])))
+    assert len(said(other, k=k).tokens) == 2 and said(other, k=k).reason == "stop"
+    finish = said(other, k=k, ignore_eos=True)
+    assert (len(finish.tokens), finish.reason) == (MANY, "length")
+
+
+def test_stop_strings_wait_for_the_least_tokens_too(pair):
+    text = said(pair, k=0).text
+    assert len(said(pair, k=0, stop=(text[1],)).tokens) < len(said(pair, k=0, stop=(text[1],), min_tokens=9).tokens)
+
+
+def test_a_constraint_wins_where_both_together_would_allow_nothing(pair):
+    finish = said(pair, k=4, constraint=Constraint("regex", "(yes|no)"), bad_words=("yes", "n"), min_tokens=30)
+    assert finish.text in ("yes", "no") and finish.complete
+    with pytest.raises(UsageError, match="ignore_eos goes on"):
+        said(pair, k=0, constraint=Constraint("regex", "(yes|no)"), ignore_eos=True)
+
+
+def test_masks_are_those_of_every_position_of_a_draft():
+    tokens = {0: b"a", 1: b"b", 2: b"ab", 3: b"xabx", 40: b"end"}
+    bans = Bans(tokens, 64, (b"ab",), frozenset({40}), 2)
+
+    def banned(draft):
+        return [[t for t in tokens if not row[t // 32] >> (t % 32) & 1] for row in bans.masks(draft)]
+
+    assert banned([0, 0]) == [[2, 3, 40], [1, 2, 3, 40], [1, 2, 3]] and bans.legal([0, 0, 1, 0]) == 2
+    bans.advance([0])
+    assert banned([]) == [[1, 2, 3, 40]] and bans.legal([40]) == 0

@@ -1,17 +1,17 @@
-"""The message list, what of it is sent, thinking blocks, and transcripts."""
+"""The message list, what of it is sent, and transcripts: written whole, read whole, or refused with their line."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
+from pathlib import Path
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from fakes.chat import tokenizer_in
-from specdec_cli.core.errors import DoesNotFit, UsageError
-from specdec_cli.models.text import Thinking, ThinkingStream
+from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.session.conversation import Answer, Conversation, Turn
-
-TAGS = Thinking("<think>", "</think>")
+from specdec_cli.session.transcript import Transcript, load, save
 
 
 def letters(messages):
@@ -63,44 +63,133 @@ def test_drop_oldest_drops_only_where_the_answer_or_a_quarter_of_the_context_doe
     assert talked(40, 40).fit("abc", letters, limit, max_tokens, "drop-oldest").left_out == left_out
 
 
-# Thinking
+# Transcripts
 
-
-def pieces_of(tags, text, cuts=()):
-    """(thinking, answer) of `text` fed in parts."""
-    stream, at, found = ThinkingStream(tags), 0, []
-    for cut in [*sorted({min(cut, len(text)) for cut in cuts}), len(text)]:
-        found += stream.feed(text[at:cut])
-        at = cut
-    found += stream.finish()
-    assert all(text for _, text in found)
-    return tuple("".join(part for kind, part in found if kind == wanted) for wanted in (True, False))
-
-
-@pytest.mark.parametrize(
-    ("text", "thinking", "answer"),
-    [
-        ("<think>\nhm, well\n</think>\n\nYes.", "hm, well", "Yes."),
-        ("<think>\n\n</think>\n\nYes.", "", "Yes."),
-        ("Yes, <think> is a tag </think>.", "", "Yes, <think> is a tag </think>."),
-        ("<think>a</think>b<think>c</think>", "a", "b<think>c</think>"),
-        ("<thi", "", "<thi"),
-        ("<think>a </thin b", "a </thin b", ""),
-    ],
+TURNS = (
+    Turn("hello", Answer("hi", "greet back", "stop", {"k": 4})),
+    Turn("again\n", Answer("é日\u2028", "", "length", {}), attempt=2),
 )
-def test_thinking_is_told_from_the_answer(text, thinking, answer):
-    assert TAGS.split(text) == (thinking, answer)
+SAVED = Transcript(Conversation("be kind", TURNS), "abc", {"pair": "tiny"})
 
 
-@given(
-    st.lists(st.sampled_from(["<think>", "</think>", "<", "a", "\n", " "]), max_size=12).map("".join),
-    st.lists(st.integers(0, 60)),
-)
-def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts):
-    assert pieces_of(TAGS, text, cuts) == pieces_of(TAGS, text)
+def test_what_was_saved_loads_as_the_same_conversation_and_a_later_save_replaces_it(tmp_path):
+    path = tmp_path / "chat.jsonl"
+    save(path, SAVED)
+    assert load(path) == SAVED and stat.S_IMODE(path.stat().st_mode) == 0o600
+    save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
+    assert len(path.read_text().splitlines()) == 3 and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_template_that_refuses_the_messages_is_a_usage_error_with_its_reason(tmp_path):
-    template = "{{ raise_exception('System role not supported') }}"
-    with pytest.raises(UsageError, match="refuses the messages system, user: System role not supported"):
-        tokenizer_in(tmp_path, chat_template=template).render(Conversation("s").messages("c"))
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES])
+def test_a_save_that_fails_leaves_the_file_as_it_was_and_no_other(tmp_path, monkeypatch, number):
+    path = tmp_path / "chat.jsonl"
+    save(path, SAVED)
+    before = path.read_bytes()
+
+    def fail(self, target):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("pathlib.Path.replace", fail)
+    with pytest.raises(SpecdecError, match=f"cannot be written: {os.strerror(number)}") as refused:
+        save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
+    assert isinstance(refused.value, DoesNotFit) == (number == errno.ENOSPC)
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("text", ["notes\n", '{"id": "xyz"}\n'])
+def test_another_content_is_never_overwritten(tmp_path, text):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="holds something other"):
+        save(path, SAVED)
+    assert path.read_text() == text
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_a_pipe_a_socket_and_a_device_are_refused_at_once(specdec, tmp_path, monkeypatch, kind):
+    """A pipe hung before the first word, and in /save and /load."""
+    monkeypatch.setattr("specdec_cli.session.load.load_spec", None)
+    path = Path("/dev/null") if kind == "device" else tmp_path / "place"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "socket":
+        try:
+            os.mknod(path, stat.S_IFSOCK | 0o600)
+        except OSError:
+            pytest.skip("this system makes a socket's file for root alone")
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for place in (path, link):
+        message = f"{place} is a {kind}, but a conversation is saved to a file"
+        for option in ("--save", "--resume"):
+            assert specdec.refused("chat", option, place)[:2] == (2, message)
+        for use in (load, lambda path: save(path, SAVED)):
+            with pytest.raises(UsageError, match=message):
+                use(place)
+
+
+HEADER = '{"transcript": 1, "id": "a"}\n'
+TURN = '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
+# Before any answer nothing can be continued: what the file holds, the line that is damaged, and why.
+DAMAGED = [
+    ('{"transcript": 2}', 1, "a transcript of version 1 begins with its header"),
+    ('{"transcript": 1, "target": 5}', 1, "target is not a name"),
+    (HEADER + "{", 2, "Expecting property name"),
+    (HEADER + '{"role": "user"}', 2, "a message has no content"),
+    (HEADER + '{"role": "assistant", "content": "a"}', 2, "a message of 'assistant' does not belong here"),
+    (HEADER + '{"role": "user", "content": "a"}\n{"role": "system", "content": "b"}', 3, "of 'system' does not"),
+    (HEADER + '{"role": "user", "content": "a"}', 2, "the last message has no answer"),
+]
+# Behind a turn the rest is left out.
+CUT = [
+    ('{"role": "user", "content": "lo', 4, "Unterminated string"),
+    ('{"role": "user", "content": "c"}\n{"role": "assi', 5, "Unterminated string"),
+    ('{"role": "user", "content": "c"}\n', 4, "the last message has no answer"),
+    ('{"role": "assistant", "content": "c"}\n' + TURN, 4, "does not belong here"),
+    ("\0\0\0\0", 4, "Expecting value"),
+    ("\udcff", 4, "is not UTF-8"),
+    ("[1]\n" + TURN, 4, "an object is expected"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "reason"), DAMAGED + [(HEADER + TURN + rest, *told) for rest, *told in CUT])
+def test_a_chat_opens_up_to_a_line_that_is_damaged_and_says_line_and_reason(tmp_path, text, line, reason):
+    """anthropics/claude-code#53821: a last line that was cut made the whole chat unreadable."""
+    path = tmp_path / "chat.jsonl"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    if not text.startswith(HEADER + TURN):
+        with pytest.raises(UsageError) as caught:
+            load(path)
+        told = caught.value.message
+    else:
+        found = load(path)
+        assert [(turn.user, turn.answer.text) for turn in found.conversation.turns] == [("a", "b")] and found.id == "a"
+        told = found.left_out
+        assert told.endswith("; 1 turn before it can be continued, and a save drops the rest")
+        save(path, found)
+        assert load(path).left_out == "" and load(path).conversation == found.conversation
+    assert told.startswith(f"{path}:{line} is damaged: ") and reason in told
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n\r\n", "\n\n\n", "  \n\t", "\r\n" + TURN.replace("\n", "\r\n") + "\r\n"])
+def test_empty_lines_are_no_damage(tmp_path, end):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(HEADER + TURN + end, newline="")
+    found = load(path)
+    assert found.left_out == "" and {turn.user for turn in found.conversation.turns} == {"a"}
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_chat_with_a_byte_order_mark_is_continued_in_its_file(tmp_path, encoding):
+    path = tmp_path / "chat.jsonl"
+    path.write_text(HEADER + TURN, encoding=encoding)
+    save(path, load(path))
+    assert load(path).conversation.turns[0].user == "a" and path.read_bytes()[:1] == b"{"
+
+
+def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff")
+    for name, said in (("none", "cannot be read: No such file"), ("bytes", "byte 0xff at 0 is not UTF-8")):
+        with pytest.raises(UsageError, match=said):
+            load(tmp_path / f"{name}.jsonl")

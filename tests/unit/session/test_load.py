@@ -13,7 +13,7 @@ from fakes.device import FakeMemory
 from fakes.drafting import open_session
 from fakes.models import TINY, byte_tokenizer, other_letters, swap_two_ids, tiny_folder
 from specdec_cli.apps.tune.trainee import trainee
-from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, UsageError
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.format import size
 from specdec_cli.core.request import Request
@@ -65,11 +65,10 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
 
 
 def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, monkeypatch):
-    folder, seen = counting_folder(tmp_path / "m"), []
-    monkeypatch.setattr(ready, "warm_up", lambda *given: None)
-    monkeypatch.setattr(ready, "warm_up_network", lambda model: None)
+    files, seen = find(PairSpec(Pair("m", str(counting_folder(tmp_path / "m")), None))), []
+    for part in ("warm_up", "warm_up_network"):
+        monkeypatch.setattr(ready, part, lambda *given: None)
     monkeypatch.setattr(ready, "warm_up_products", lambda *given: seen.append(given))
-    files = find(PairSpec(Pair("m", str(folder), None)))
     monkeypatch.setattr(device, "fuses", lambda: True)
     with ready.warming(files, Request(), print):
         pass
@@ -86,42 +85,15 @@ def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, mon
     assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
 
 
-def test_a_draft_with_the_target_s_own_tokenizer_files_has_them_read_once(tiny_pair, tmp_path, monkeypatch):
-    """A tokenizer of 262,144 tokens took seconds, twice."""
-    read, load_one = [], Tokenizer.load
-    monkeypatch.setattr(Tokenizer, "load", lambda folder, *given: read.append(folder) or load_one(folder, *given))
-    target, draft = tiny_pair
-    load(Pair("tiny", str(target), str(draft)))
-    assert read == [target]
-    other = tiny_folder(tmp_path / "draft", TINY)
-    (other / "tokenizer.json").write_text((other / "tokenizer.json").read_text() + "\n")
-    load(Pair("other", str(target), str(other)))
-    assert read == [target, target, other]
-
-
 def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
     """phi3small's pass over several tokens is not causal in mlx-lm: plain decoding works, checking a draft cannot."""
     folder = tiny_folder(tmp_path / "phi", TINY)
-    config = {
-        "model_type": "phi3small",
-        "hidden_size": 64,
-        "dense_attention_every_n_layers": 2,
-        "ff_intermediate_size": 64,
-        "gegelu_limit": 20.0,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "layer_norm_epsilon": 1e-5,
-        "vocab_size": 100352,
-    }
+    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    sizes |= {"ff_intermediate_size": 64, "gegelu_limit": 20.0, "layer_norm_epsilon": 1e-5, "vocab_size": 100352}
+    config = {"model_type": "phi3small", "dense_attention_every_n_layers": 2, **sizes}
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(Refused, match=r"\(phi3small\): mlx-lm's pass over several tokens is not causal"):
         open_session(Pair("phi", str(folder), None))
-
-
-def test_an_unknown_drafter_is_a_usage_error(tiny_pair):
-    with pytest.raises(UsageError, match="--drafter magic"):
-        open_session(Pair("tiny", *map(str, tiny_pair)), "magic")
 
 
 def test_slots_share_weights_and_costs_and_have_caches_of_their_own(loaded):
@@ -183,10 +155,9 @@ def test_costs_are_kept_apart_by_models_revisions_cache_precision_and_draft_cont
 
 
 def test_the_time_a_draft_took_to_load_is_what_loading_it_again_costs(tiny_pair):
-    ticks = iter([10.0, 13.5])
-    assert load(Pair("tiny", *map(str, tiny_pair)), clock=lambda: next(ticks)).reload_seconds == 3.5
-    alone = load(Pair("tiny", str(tiny_pair[0]), None), clock=iter([1.0, 9.0]).__next__)
-    assert alone.reload_seconds == 0.0
+    target, draft = map(str, tiny_pair)
+    for pair, seconds in ((Pair("tiny", target, draft), 3.5), (Pair("tiny", target, None), 0.0)):
+        assert load(pair, clock=iter([10.0, 13.5]).__next__).reload_seconds == seconds
 
 
 def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_path):
@@ -222,14 +193,18 @@ def tensor_bytes(*folders):
     return sum(stored.size_bytes for f in folders for stored in read_header(f / "model.safetensors").tensors.values())
 
 
-@pytest.mark.parametrize("value", [None, "", "0", "yes", "1 "])
-def test_nothing_is_wired_unless_that_is_asked_for(tiny_pair, monkeypatch, value):
+ELSEWHERE = [("metal", value) for value in (None, "", "0", "yes", "1 ")] + [("cpu", "1"), ("cuda", "1")]
+
+
+@pytest.mark.parametrize(("backend", "value"), ELSEWHERE)
+def test_nothing_is_wired_unless_that_is_asked_for_on_metal(tiny_pair, monkeypatch, backend, value):
     """The bug: every load and every reply wired all that fitted, and Macs panicked with that (mlx#3186)."""
     fake = FakeMemory().install(monkeypatch)
+    monkeypatch.setattr(device, "backend", lambda: backend)
+    monkeypatch.delenv("SPECDEC_WIRE", raising=False)
     if value is not None:
         monkeypatch.setenv("SPECDEC_WIRE", value)
-    for _ in range(2):
-        list(load(Pair("tiny", *map(str, tiny_pair)), reserve_tokens=4096).session().reply("hello", max_tokens=4))
+    list(load(Pair("tiny", *map(str, tiny_pair)), reserve_tokens=4096).session().reply("hello", max_tokens=2))
     assert fake.wired_limits == []
 
 
@@ -255,15 +230,6 @@ def test_weights_beyond_what_metal_recommends_are_not_wired_and_a_line_says_so(t
     assert fake.wired_limits == [0, 0]
     needed = size(tensor_bytes(*tiny_pair))
     assert told == [f"SPECDEC_WIRE=1 wires nothing: weights of {needed} exceed what Metal recommends"]
-
-
-@pytest.mark.parametrize("backend", ["cpu", "cuda"])
-def test_no_other_device_is_asked_to_wire(tiny_pair, monkeypatch, backend):
-    fake = FakeMemory().install(monkeypatch)
-    monkeypatch.setattr(device, "backend", lambda: backend)
-    monkeypatch.setenv("SPECDEC_WIRE", "1")
-    load(Pair("tiny", *map(str, tiny_pair)))
-    assert fake.wired_limits == []
 
 
 @pytest.mark.parametrize(("seconds", "fastest"), [({2: 1.0, 1: 1.3}, 2), ({2: 1.5, 1: 1.3}, 1)])

@@ -6,6 +6,7 @@ from fakes.device import DrivenPair, FakeDevice
 from fakes.drafting import open_session
 from fakes.machine import BY_NAME
 from specdec_cli.core.events import RoundDone
+from specdec_cli.core.gain import Gain
 from specdec_cli.core.request import Request
 from specdec_cli.engine.timing import plain_step_seconds
 from specdec_cli.pairs.catalog import registry
@@ -167,3 +168,43 @@ def test_each_plain_step_that_is_measured_has_its_own_seconds_where_a_full_queue
     rule = Reply(session.pair, session.slot, context, Request()).rule()
     seconds = plain_step_seconds(session.slot.target, rule, context, 4, fake.clock)
     assert seconds == pytest.approx([pair.target(1)] * 4, rel=0.05)
+
+
+# Plain decoding is measured beside the rounds of whole replies: K stays, the budget holds, the figure is in time.
+
+MEASURED = DrivenPair(M4, 0.15, "Apple M4 Pro")
+
+
+def replies(monkeypatch, count, tokens=160):
+    """Replies of one conversation, each as (rounds, stats)."""
+    session = driven(FakeDevice().install_as(MEASURED.chip, monkeypatch), MEASURED)
+    for _ in range(count):
+        *events, finish = reply(session, 4, tokens, ends=False)
+        yield [event for event in events if isinstance(event, RoundDone)], finish.stats
+
+
+def truth(stats):
+    """From the device's own costs."""
+    steps = [k * MEASURED.step + M4.rows(k + 1) if k else 1.0 for k in range(len(stats["rounds_at_k"]))]
+    cost = sum(count * steps[k] for k, count in enumerate(stats["rounds_at_k"])) - 1
+    return (stats["emitted_tokens"] - 1) / cost
+
+
+@pytest.mark.slow
+def test_every_round_of_a_fixed_k_drafts_k_within_the_budget_and_a_second_reply_shows_its_gain_from_round_16_on(
+    monkeypatch,
+):
+    for number, (rounds, stats) in enumerate(replies(monkeypatch, 2)):
+        assert all(len(done.round.draft) == 4 for done in rounds[1:-3])
+        assert stats["measuring_seconds"] <= 0.02 * (stats["decode_seconds"] + stats["measuring_seconds"])
+        assert stats["estimated_speedup_low"] < truth(stats) < stats["estimated_speedup_high"]
+        if number:
+            shown = [done.round.index for done in rounds if done.gain]
+            assert shown == list(range(16, len(rounds)))
+            assert rounds[-1].gain.speedup == pytest.approx(Gain.of_stats(stats).speedup, rel=0.1)
+
+
+def test_a_short_reply_measures_nothing_and_claims_nothing(monkeypatch):
+    ((rounds, stats),) = replies(monkeypatch, 1, tokens=24)
+    assert Gain.of_stats(stats) is None and not any(done.gain for done in rounds)
+    assert stats["measuring_seconds"] == 0 and stats["plain_step_seconds"] is None

@@ -1,22 +1,27 @@
-"""Text, stop strings and limits on top of the engine, with a real tiny pair over single bytes."""
+"""Text, limits and interruptions on top of the engine, with a real tiny pair over single bytes.
 
-from dataclasses import replace
+That its words are plain decoding's is a law (`laws/test_plain_words`), and stop strings are the writer's.
+"""
 
 import pytest
 
 from fakes.drafting import open_session
 from fakes.models import TINY, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.core.errors import DoesNotFit, UsageError
-from specdec_cli.core.events import Finish, Prefill, RoundDone, Start
+from specdec_cli.core.events import Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.text import Repetition
 from specdec_cli.pairs.pair import Pair
 
 
 @pytest.fixture(scope="module")
-def session(tiny_pair):
-    target, draft = map(str, tiny_pair)
-    return open_session(Pair("tiny", target, draft))
+def pair(tiny_pair):
+    return Pair("tiny", *map(str, tiny_pair))
+
+
+@pytest.fixture(scope="module")
+def session(pair):
+    return open_session(pair)
 
 
 def reply(session, text="def f(", **settings):
@@ -38,33 +43,6 @@ def test_the_events_come_in_order_and_their_texts_join(session):
     assert finish.text == byte_tokenizer().decode(list(finish.tokens), skip_special_tokens=False)
 
 
-@pytest.mark.parametrize("k", [1, 4, 8])
-def test_every_k_gives_the_same_reply(session, k):
-    plain, drafted = reply(session, k=0)[-1], reply(session, k=k)[-1]
-    assert (drafted.tokens, drafted.text, drafted.reason) == (plain.tokens, plain.text, plain.reason)
-
-
-@pytest.mark.slow
-def test_stop_strings_are_found_across_tokens_and_rounds_and_never_shown(session):
-    """Stops of 1 to 4 characters cut out of the reply, so that ends fall at all places of a round."""
-    whole = reply(session)[-1].text
-    for size in (1, 2, 4):
-        for at in range(size, 24, 6):
-            stop = whole[at : at + size]
-            events = reply(session, stop=(stop,))
-            finish = events[-1]
-            assert finish.reason == "stop"
-            assert finish.text == whole[: whole.find(stop)]
-            assert joined(events) + finish.text_tail == finish.text
-
-
-def test_max_tokens_cuts_inside_a_draft(session):
-    for budget in (1, 2, 3, 7):
-        events = reply(session, max_tokens=budget, k=8)
-        assert len(events[-1].tokens) == budget
-        assert events[-1].reason == "length"
-
-
 def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
     """The stop token is taken from the middle of the plain reply, so it comes inside a draft for K = 8."""
     free = open_session(Pair("tiny", str(tiny_pair[0]), None))
@@ -79,12 +57,6 @@ def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
         assert events[-2].round.emitted[-1] == stop
 
 
-def test_a_cancelled_prefill_finishes_as_interrupted(session):
-    events = list(session.reply(session.pair.text_tokens("x" * 200), Request(k=4), lambda: True))
-    assert [type(event) for event in events] == [Start, Prefill, Finish]
-    assert (events[-1].reason, events[-1].text) == ("interrupted", "")
-
-
 def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
     whole = reply(session, k=4)[-1]
     presses = iter([False] * 5)
@@ -93,12 +65,6 @@ def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(se
     assert events[-1].reason == "interrupted"
     assert events[-1].text and whole.text.startswith(events[-1].text)
     assert reply(session, k=4)[-1].text == whole.text
-
-
-def test_a_second_reply_reads_only_what_is_new(session):
-    reply(session, "class A:")
-    prefill = reply(session, "class A: pass")[1]
-    assert (prefill.cached_tokens, prefill.prompt_tokens) == (8, 13)
 
 
 def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
@@ -110,25 +76,11 @@ def test_a_prompt_that_fills_the_context_is_refused_with_both_numbers(session):
     assert (len(events[-1].tokens), events[0].context_limit) == (6, 256)
 
 
-@pytest.mark.parametrize("drafter", ["model", "ngram"])
-def test_adaptive_k_changes_no_token(tiny_pair, drafter):
-    """Whatever is measured and chosen: greedy and coupled texts are those of plain decoding."""
-    session = open_session(Pair("tiny", *map(str, tiny_pair)))
-    prompt = session.pair.text_tokens("hello hello hello")
-    for more in ({}, {"sampling": {"temperature": 0.9}, "seed": 5}):
-        plain = [*session.reply(prompt, Request(max_tokens=80, k=0, **more))][-1]
-        for _ in range(2):
-            start, *_, auto = session.reply(prompt, Request(max_tokens=80, k="auto", drafter=drafter, **more))
-            assert (start.k, auto.tokens) == ("auto", plain.tokens)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("k", [0, 3, "auto"])
-def test_a_loop_ends_the_reply_at_the_same_token_whatever_k(session, k):
+def test_a_loop_ends_the_reply_at_the_token_that_completes_it(session):
     """A bias drives the model into a loop; the text up to there is plain decoding's own."""
-    bias = tuple((token, 2.0) for token in range(100, 104))
-    plain = reply(session, k=0, max_tokens=150, logit_bias=bias)[-1]
-    cut = reply(session, k=k, max_tokens=150, logit_bias=bias, stop_repetition=12)[-1]
+    bias = tuple((token, 4.0) for token in range(100, 104))
+    plain = reply(session, k=0, max_tokens=60, logit_bias=bias)[-1]
+    cut = reply(session, max_tokens=60, logit_bias=bias, stop_repetition=12)[-1]
     watch = Repetition(12)
     end = next(place for place, token in enumerate(plain.tokens, 1) if watch.feed(token))
     assert (cut.reason, plain.reason != "repetition") == ("repetition", True)
@@ -177,14 +129,60 @@ def test_a_shape_holds_with_a_tokenizer_of_more_ids_than_rows(rowless):
 def test_a_bias_that_rules_everything_out_is_refused(session, value, temperature):
     """The answer ended without a word, or drew a token that its shape forbids."""
     shape, biases = Constraint("schema", '{"const": "a"}'), ((4, value), (5, -100.0))
-    for request, said in (
-        (
-            Request(constraint=shape, logit_bias=biases),
-            "4=-inf beside --schema may rule out all that the schema allows",
-        ),
-    ):
-        with pytest.raises(UsageError) as error:
-            list(session.reply("a", replace(request, sampling={"temperature": temperature}), raw=True))
-        assert said in error.value.message
-    alone = Request(max_tokens=4, logit_bias=biases)
-    assert list(session.reply("a", alone, raw=True))[-1].tokens
+    with pytest.raises(UsageError, match="4=-inf beside --schema may rule out all that the schema allows"):
+        reply(session, "a", constraint=shape, logit_bias=biases, sampling={"temperature": temperature})
+    assert reply(session, "a", max_tokens=4, logit_bias=biases)[-1].tokens
+
+
+# Between two chunks of a long prompt the caller hears how far it was read, and may turn to other work.
+
+
+@pytest.fixture
+def short_chunks(monkeypatch):
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
+
+
+LONG, ASKED = [3 + i % 90 for i in range(100)], Request(max_tokens=20, k=4, drafter="model")
+
+
+def events_of(pair, tokens=100):
+    return list(open_session(pair).reply(LONG[:tokens], ASKED))
+
+
+def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(pair, monkeypatch):
+    whole = events_of(pair)[-1]
+    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
+    events = events_of(pair)
+    readings = [event for event in events if isinstance(event, Reading)]
+    assert [(event.reader, event.read_tokens) for event in readings] == [
+        *[("target", 30), ("target", 60), ("target", 90)],
+        *[("draft", 30), ("draft", 60), ("draft", 90)],
+    ]
+    order = [type(event) for event in events]
+    assert order[1:4] == [Reading] * 3 and order[4:6] == [Prefill, RoundDone] and order[6:9] == [Reading] * 3
+    assert events[-1].tokens == whole.tokens and events[-1].stats["draft_prefill_seconds"] > 0
+
+
+def test_a_prompt_of_one_chunk_has_the_events_that_it_always_had(pair, short_chunks):
+    assert not any(isinstance(event, Reading) for event in events_of(pair, 30))
+    assert any(isinstance(event, Reading) for event in events_of(pair, 32))
+
+
+@pytest.mark.parametrize("chunks", [2, 5])
+def test_a_reply_cancelled_between_chunks_ends_there_and_the_next_is_right(pair, short_chunks, chunks):
+    session, seen = open_session(pair), list[Reading]()
+    for event in session.reply(LONG, ASKED, lambda: len(seen) >= chunks):
+        if isinstance(event, Reading):
+            seen.append(event)
+    assert len(seen) == chunks and event.reason == "interrupted" and len(event.tokens) == (chunks > 3)
+    assert list(session.reply(LONG, ASKED))[-1].tokens == events_of(pair)[-1].tokens
+
+
+def test_a_generator_closed_between_chunks_leaves_a_slot_that_goes_on(pair, short_chunks):
+    session = open_session(pair)
+    for held in (30, 60, 90, 100, 100):  # the last two were closed while the draft read
+        events = session.reply(LONG, ASKED)
+        next(event for event in events if isinstance(event, Reading))
+        events.close()
+        assert session.slot.target.length == held
+    assert list(session.reply(LONG, ASKED))[-1].tokens == events_of(pair)[-1].tokens

@@ -55,6 +55,13 @@ def test_rounds_and_tail_join_to_the_text_before_the_first_stop_string(tokenizer
     assert "".join(done.text for done in rounds) + finish.text_tail == finish.text
 
 
+@pytest.mark.parametrize("size", range(1, 6))
+def test_a_stop_string_is_found_over_any_number_of_rounds(tokenizer, size):
+    """Of one in three pieces the first was shown: random ones nearly never have so many."""
+    rounds, finish = written(tokenizer, tokenizer.encode("xxabcabcdyy"), [size] * 11, ("abcd",))
+    assert finish.text == "".join(done.text for done in rounds) + finish.text_tail == "xxabc"
+
+
 @given(st.lists(st.integers(3, 258), max_size=20), st.lists(st.integers(1, 6), max_size=8))
 def test_bytes_that_are_no_text_come_out_as_the_tokenizer_says_them(tokenizer, ids, sizes):
     rounds, finish = written(tokenizer, ids, sizes)

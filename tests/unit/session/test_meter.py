@@ -1,22 +1,33 @@
-"""What rounds cost is kept from reply to reply and from run to run, and never trusted blindly."""
+"""What rounds cost: assumed by the chip, kept from reply to reply and run to run, never trusted blindly; and plans."""
+
+import json
+from dataclasses import asdict, replace
+from functools import cache
+from statistics import fmean
 
 import pytest
 
+from fakes.machine import CURVES, Machine, Text, play
 from fakes.models import TINY, tiny_network
+from fakes.packed import gpt_oss, model_as
 from specdec_cli.core import kinds
 from specdec_cli.core.events import Round
+from specdec_cli.core.gain import TYPICAL_ROW_COST
 from specdec_cli.core.speedup import BELIEVED_SECONDS, CostMemo
 from specdec_cli.engine import device
+from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.planning.chips import LAUNCH_SHARE, chip_of
+from specdec_cli.engine.planning.chips import EXPERT_ROW_COST, LAUNCH_SHARE, chip_of
+from specdec_cli.engine.planning.history import History
+from specdec_cli.engine.planning.policy import Situation, plan
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.session.cost_file import CostFile
-from specdec_cli.session.drafting import DraftController
+from specdec_cli.session.load import load
+from specdec_cli.session.meter import DraftController
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
 NARROW = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
 LIGHT = CachedModel(tiny_network(TINY | NARROW, seed=3), "draft")
-RULE = greedy(TARGET.vocab_size)
 
 
 @pytest.fixture
@@ -30,7 +41,8 @@ def drafting(memory=None, identity="a pair", at=1000.0, draft=DRAFT):
 
 def begun(drafting, prompt_tokens=10, name="model", k="auto", max_tokens=500):
     meant = kinds.drafting(name, k)
-    return drafting.begin(meant.kind, meant.k, RULE, [1] * prompt_tokens, max_tokens)
+    rule = greedy(drafting.target.vocab_size)
+    return drafting.begin(meant.kind, meant.k, rule, [1] * prompt_tokens, max_tokens)
 
 
 def taught(length):
@@ -144,3 +156,97 @@ def test_what_rounds_cost_in_plain_steps_is_kept_for_the_next_run_and_context(me
     assert later.known_costs().costs["model", 4] == (0.6,)
     begun(later, prompt_tokens=5000, k=4)
     assert later.known_costs() == CostMemo()
+
+
+# A mixture of experts on a Mac, played on machines as their kernels suggest. (Simulated.)
+
+# The curve that stands for a chip.
+CHIPS = {"Apple M2 Max": "Apple M2 Pro", "Apple M3 Pro": "Apple M3 Max", "Apple M5": "Apple M5 Max"}
+TEXT, SEEDS = Text("seven in ten", ((1, 0.7, 1.0),)), {40: 20, 512: 3}
+
+
+@cache
+def models():
+    """gpt-oss-120b and its draft, gpt-oss-20b."""
+    return model_as(gpt_oss(36, 128)), model_as(gpt_oss(24, 32))
+
+
+def assumed(monkeypatch, chip):
+    monkeypatch.setattr(device, "device_name", lambda: chip)
+    monkeypatch.setattr(device, "queues_ahead", lambda: True)
+    return begun(DraftController(*models()), prompt_tokens=64).history.costs.assumed
+
+
+def test_a_mixture_of_experts_costs_what_it_reads(monkeypatch):
+    """The bug: a draft step of 0.24 plain steps, and 0.05 for a second row."""
+    costs = assumed(monkeypatch, "Apple M3 Pro")
+    assert costs.draft[1] == pytest.approx(3.18 / 4.17 + LAUNCH_SHARE * 24 / 36, rel=0.01)
+    experts = 1.90 / 4.17
+    assert costs.passes()[2] == pytest.approx(1 + EXPERT_ROW_COST * experts + 0.1 * (1 - experts), abs=0.02)
+
+
+def test_so_it_does_on_a_device_that_is_not_known(monkeypatch):
+    experts = 1.90 / 4.17
+    row = assumed(monkeypatch, "x86_64").passes()[2] - 1
+    assert row == pytest.approx(EXPERT_ROW_COST * experts + TYPICAL_ROW_COST * (1 - experts), abs=0.01)
+
+
+@pytest.mark.parametrize("tokens", SEEDS)
+@pytest.mark.parametrize("chip", CHIPS)
+def test_gpt_oss_120b_does_not_draft_with_20b_where_it_loses(monkeypatch, chip, tokens):
+    """The bug: it drafted at once on an M3 Pro and an M5, and took a reply of 40 tokens to 0.83 of plain decoding."""
+    costs, curve = assumed(monkeypatch, chip), {name: rows for name, rows, _ in CURVES}[CHIPS[chip]]
+    experts = 1.90 / 4.17
+    rows = {n: cost * (1 - experts) + (1 + 0.9 * (n - 1)) * experts for n, cost in curve.items()}
+    machine = Machine(chip, 0.77, rows, spikes=0.0)
+    found = []
+    for seed in range(SEEDS[tokens]):
+        history = History(costs, 8, 0.0)
+        history.begin(tokens, 64)
+        found.append(play(machine, TEXT, 0, tokens, seed).seconds / play(machine, TEXT, history, tokens, seed).seconds)
+    assert fmean(found) == pytest.approx(1, abs=0.01)
+
+
+# Each round is decided by one pure function: what was decided in real replies is decided again from a log of them.
+
+PROMPTS = (
+    "def parse_date(text):",
+    "class Stack:",
+    "import os\n\n\ndef walk(path):",
+    "for i in range(10):",
+    "x = [1, 2, 3]",
+)
+REPLIES, TOKENS = 6, 24
+
+
+def situation_in(text):
+    """The situation that `asdict` and JSON wrote."""
+    values = json.loads(text)
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return Situation(**{**values, **lists})
+
+
+@pytest.mark.slow
+def test_situations_of_real_replies_replay_to_the_same_plans(monkeypatch):
+    log = []
+
+    def recorded(drafters, *asked, **more):
+        situation = drafters.situation(*asked, **more)
+        log.append((json.dumps(asdict(situation)), json.dumps(asdict(chosen := plan(situation)))))
+        return chosen
+
+    monkeypatch.setattr(Drafters, "decide", recorded)
+    pair = load("demo")
+    sessions = pair.session(), pair.session()
+    for index in range(REPLIES):
+        k, drafter = ("auto", "auto") if index % 3 else (3, "auto")
+        prompt = PROMPTS[index % len(PROMPTS)]
+        list(sessions[index % 2].reply(prompt, raw=True, k=k, drafter=drafter, max_tokens=TOKENS, temperature=0.0))
+    assert len(log) > 5 * REPLIES
+    assert [json.dumps(asdict(plan(situation_in(situation)))) for situation, _ in log] == [chosen for _, chosen in log]
+    # Negative control: plans depend on what the log holds.
+    dearer = [
+        replace(situation_in(situation), steps=tuple(100.0 for _ in situation_in(situation).steps))
+        for situation, _ in log
+    ]
+    assert [json.dumps(asdict(plan(one))) for one in dearer] != [chosen for _, chosen in log]

@@ -1,18 +1,74 @@
-"""Memory estimates against what mlx really used."""
+"""Does it fit: estimates against what mlx really used, sums, limits, and what the refusal proposes."""
 
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from fakes.models import TINY
+from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.format import size
+from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.pairs.files import ModelFiles, PairFiles
-from specdec_cli.pairs.fit import Fit, footprint
+from specdec_cli.pairs.fit import Fit, Footprint, footprint
+from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.system.servers import RunningServer
+
+GB = 10**9
+TARGET, DRAFT = Footprint("big", 8 * GB, GB, GB), Footprint("small", GB, GB // 2, GB // 4)
+
+
+def fit(usable, footprints=(TARGET, DRAFT), **more):
+    """At 4096 tokens, where `footprints` are theirs."""
+
+    def sizes(tokens):
+        return tuple(replace(part, cache_bytes=part.cache_bytes * tokens // 4096) for part in footprints)
+
+    return Fit(None, sizes, int(usable * GB / 0.92), tokens=4096, **more)
+
+
+def test_the_peak_counts_weights_and_caches_of_both_and_the_larger_prefill_and_fits_up_to_its_limit():
+    assert fit(16).peak_bytes == 11.5 * GB and fit(16).prefill_bytes == GB
+    assert fit(11.6).fits and not fit(11.4).fits
+
+
+@pytest.mark.parametrize(
+    ("found", "quantized", "hint"),
+    [
+        (fit(10), fit(11.6), "--kv-bits 8"),
+        (fit(10.8), fit(10.8), "--max-context 2048"),
+        (fit(5), None, "--drafter none"),
+        (fit(5, (TARGET,)), None, "a lower quantization"),
+    ],
+)
+def test_the_refusal_names_both_numbers_and_what_would_fit(found, quantized, hint, monkeypatch):
+    monkeypatch.setattr(Fit, "quantized", quantized)
+    error = found.obstacle()
+    assert isinstance(error, DoesNotFit) and hint in error.hint and "--force" in error.hint
+    assert f"{size(found.peak_bytes)} at 4096 tokens" in error.message
+    assert f"{size(found.limit_bytes)} are usable" in error.message
+
+
+def test_what_just_fits_beside_a_server_is_told_whose_memory_it_is():
+    server = RunningServer(7, "tiny", "http://127.0.0.1:1", 1.0, 3 * GB)
+    assert fit(12, servers=(server,)).warning == (
+        "memory 96 % of 12.0 GB beside the server of tiny, which holds 3.0 GB; specdec stop 7 frees that"
+    )
+    assert not fit(20, servers=(server,)).warning and not fit(12).warning
+
+
+def test_the_shorter_context_of_target_and_draft_bounds_a_reply_that_drafts_with_it():
+    limit = ContextLimit(target=100, draft=60)
+    assert limit.tokens(Request(drafter="model")) == 60 and ContextLimit(50, 60).tokens(Request(drafter="model")) == 50
+    assert limit.tokens(Request(drafter="none")) == limit.tokens(Request(drafter="ngram")) == 100
+    assert limit.warning(Request(drafter="model", max_context=80)) and not limit.warning(Request(max_context=60))
+
 
 # In a process of its own: the peak counts everything the process ever held at once.
 MEASURE = """
@@ -51,36 +107,12 @@ SIZES = {
 SHARED = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 16000}
 
 
-WIDTHS = {"hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "head_dim": 64, "vocab_size": 8000}
-OTHERS = {
-    # Two snapshots of every window are counted, and one is taken here: an upper bound.
-    "gemma3_text": (
-        {
-            **WIDTHS,
-            "num_hidden_layers": 12,
-            "num_key_value_heads": 8,
-            "sliding_window": 256,
-            "sliding_window_pattern": 6,
-        },
-        1.4,
-    ),
-    "qwen3_5": (
-        {
-            **WIDTHS,
-            "num_hidden_layers": 8,
-            "num_key_value_heads": 4,
-            "linear_num_value_heads": 8,
-            "linear_num_key_heads": 8,
-            "linear_key_head_dim": 64,
-            "linear_value_head_dim": 64,
-            "linear_conv_kernel_dim": 4,
-            "full_attention_interval": 4,
-            "rms_norm_eps": 1e-6,
-            "tie_word_embeddings": True,
-        },
-        1.15,
-    ),
-}
+HYBRID = {
+    "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "head_dim": 64, "vocab_size": 8000,
+    "num_hidden_layers": 8, "num_key_value_heads": 4, "linear_num_value_heads": 8, "linear_num_key_heads": 8,
+    "linear_key_head_dim": 64, "linear_value_head_dim": 64, "linear_conv_kernel_dim": 4, "full_attention_interval": 4,
+    "rms_norm_eps": 1e-6, "tie_word_embeddings": True,
+}  # fmt: skip
 
 
 def measured(folder, config, context):
@@ -93,9 +125,9 @@ CASES = [pytest.param("50 MB float32", 1400, marks=pytest.mark.full), ("120 MB b
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("size", "context"), CASES)
-def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, size, context):
-    config = TINY | {"max_position_embeddings": 4096, "tie_word_embeddings": True} | SHARED | SIZES[size]
+@pytest.mark.parametrize(("model", "context"), CASES)
+def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, model, context):
+    config = TINY | {"max_position_embeddings": 4096, "tie_word_embeddings": True} | SHARED | SIZES[model]
     estimate, peak = measured(tmp_path / "model", config, context)
     assert estimate == pytest.approx(peak, rel=0.10)
 
@@ -151,7 +183,7 @@ def test_a_drafts_bounded_cache_is_counted_and_the_longest_context_is_the_last_t
 
 
 def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
-    values = {**OTHERS["qwen3_5"][0], "max_position_embeddings": 8192}
+    values = HYBRID | {"max_position_embeddings": 8192}
     config = {"model_type": "qwen3_5", "dtype": "float32", "text_config": {"model_type": "qwen3_5_text", **values}}
     checkpoint, found = Checkpoint("m", tmp_path, config, ()), {}
     for backend in ("metal", "cuda"):
