@@ -12,7 +12,7 @@ PACKAGE = Path(specdec_cli.__file__).parent
 ENTRIES = {
     "rich": (
         "terminal",
-        *(f"apps.*.{part}" for part in ("screen", "chats_screen", "thinking", "panel", "download", "picture")),
+        *(f"apps.*.{part}" for part in ("screen", "panel", "download", "picture")),
     ),
     "typer": ("main", "command", *(f"apps.*.{part}" for part in ("command", "chats", "servers", "demo"))),
     "mlx": ("engine",),

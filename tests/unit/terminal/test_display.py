@@ -16,13 +16,13 @@ from specdec_cli.core.events import Event, Failure, Finish, RoundDone, from_dict
 from specdec_cli.terminal.display import (
     JsonlDisplay,
     Look,
+    PlainDisplay,
     Tee,
     open_display,
     print_error,
     print_notice,
 )
 from specdec_cli.terminal.panel.live import PanelDisplay
-from specdec_cli.terminal.plain import PlainDisplay
 from specdec_cli.terminal.summary import summary
 
 SUMMARY = "14 tokens in 5 passes · 283 tok/s · 3.39× faster (3.08–3.73) · accepted 64 % of drafted"

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
-from specdec_cli.apps.chat.screen import ChatScreen, copied_here
-from specdec_cli.apps.chat.thinking import ThinkingRows, ThinkingWriter
+from specdec_cli.apps.chat.screen import ChatScreen, ThinkingRows, ThinkingWriter, copied_here
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.terminal.display import Look

@@ -9,7 +9,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from specdec_cli.apps.doctor.kept import kept_here, places
+from specdec_cli.apps.doctor.findings import kept_here, places
 from specdec_cli.session.disk_entries import disk_cache_folder
 
 PACKAGE = Path(__file__).parents[4] / "specdec_cli"

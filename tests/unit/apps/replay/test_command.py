@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fakes.ui_script import ANSWER, script
-from specdec_cli.apps.replay.screen import paced, play
+from specdec_cli.apps.replay.command import paced, play
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Event, Failure, Reading, RoundDone, to_dict
 from specdec_cli.core.trace import read_trace

@@ -15,10 +15,10 @@ from fakes.ui_script import START, Terminal, script
 from specdec_cli.core.events import Prefill, Reading
 from specdec_cli.core.format import lasted, progress
 from specdec_cli.core.progress import Step
+from specdec_cli.terminal.display import PlainDisplay
 from specdec_cli.terminal.panel import status
 from specdec_cli.terminal.panel.live import PanelDisplay
 from specdec_cli.terminal.panel.status import StatusLine, status_row
-from specdec_cli.terminal.plain import PlainDisplay
 
 GB = 10**9
 STEPS = [
