@@ -11,6 +11,7 @@ import pyte
 import pytest
 from rich.cells import cell_len
 
+from fakes.racing import Clock
 from fakes.ui_script import START, Terminal, script
 from specdec_cli.core.events import Prefill, Reading
 from specdec_cli.core.format import lasted, progress
@@ -37,16 +38,6 @@ TITLES = [
     "é" * 79,
     "",
 ]
-
-
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
