@@ -50,7 +50,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(status, "terminal_size", lambda _: (screen.columns, 5))
         return screen, io.StringIO(), pyte.Stream(screen)
 
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
     return make
 
