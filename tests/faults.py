@@ -394,7 +394,7 @@ FAULTS = (
         "apps/tune/figures.py",
         "        if self.acceptance.low <= 0:\n",
         "        if self.acceptance.high <= 0:\n",
-        "unit/apps/tune/test_figures.py",
+        "unit/apps/tune/test_tuning.py",
     ),
     Fault(
         "a training that goes on has forgotten its averages",

@@ -199,6 +199,16 @@ def error_lines(error: ErrorLike) -> Text:
     return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
 
 
+def labelled(rows: Iterable[tuple[Text, Text]]) -> Table:
+    """Labels, and texts that fold in a column of their own."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(no_wrap=True, min_width=10)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def columns(rows: Iterable[Sequence[str]]) -> Table:
     """A bold name, a value and perhaps a note, in columns without lines; long ones fold inside their column."""
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)

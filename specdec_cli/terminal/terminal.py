@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
 from typing import IO, Final, TextIO
 
 from rich.console import Console
@@ -156,9 +155,9 @@ def is_terminal(stream: IO[str]) -> bool:
         return False
 
 
-def can_draw(stream: TextIO, environment: Mapping[str, str] = os.environ) -> bool:
+def can_draw(stream: TextIO) -> bool:
     """Whether the stream can draw a live panel: a terminal that moves its cursor and has box-drawing characters."""
-    if not is_terminal(stream) or environment.get("TERM", "dumb") in ("", "dumb", "unknown"):
+    if not is_terminal(stream) or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     try:
         "╭━╋✓✗↳▁␣≈".encode(getattr(stream, "encoding", None) or "ascii")

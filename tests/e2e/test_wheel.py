@@ -23,25 +23,19 @@ def wheel(tmp_path_factory):
     return built
 
 
-def test_the_wheel_holds_the_registry_and_the_demo_pair_but_no_tests(wheel):
-    names = zipfile.ZipFile(wheel).namelist()
-    assert {"specdec_cli/models.toml", "specdec_cli/engine/families.toml"} <= set(names)
+def test_the_wheel_holds_the_registry_the_demo_pairs_documents_and_pages_but_no_tests_and_no_pictures(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    assert {"specdec_cli/models.toml", "specdec_cli/engine/families.toml"} <= names
     for part in ("target", "draft", "hybrid"):
         for file in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
             assert f"specdec_cli/demo/{part}/{file}" in names
     assert not [name for name in names if name.startswith("tests/")]
-
-
-def test_the_wheel_holds_the_documents_but_not_their_pictures(wheel):
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("specdec_cli/docs/")}
-    assert names == {f"specdec_cli/docs/{path.name}" for path in (ROOT / "specdec_cli/docs").glob("*.md")}
-    assert len(names) >= 8
-
-
-def test_the_wheel_holds_what_pages_are_made_of(wheel):
-    names = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("specdec_cli/terminal/pages/")}
+    documents = {name for name in names if name.startswith("specdec_cli/docs/")}
+    assert documents == {f"specdec_cli/docs/{path.name}" for path in (ROOT / "specdec_cli/docs").glob("*.md")}
+    assert len(documents) >= 8
     files = (path for path in (ROOT / "specdec_cli/terminal/pages").rglob("*") if path.is_file())
-    assert names == {path.relative_to(ROOT).as_posix() for path in files}
+    pages = {path.relative_to(ROOT).as_posix() for path in files}
+    assert pages == {name for name in names if name.startswith("specdec_cli/terminal/pages/")}
 
 
 @pytest.mark.parametrize(("folders", "most"), [(("target", "draft"), 24e6), (("hybrid",), 6e6)])

@@ -22,13 +22,16 @@ from specdec_cli.core.stats import Stats
 
 
 class Clock:
-    """Time passes only where somebody works."""
+    """Time passes only where somebody works, sleeps, or moves it."""
 
     def __init__(self) -> None:
         self.now = 0.0
 
     def __call__(self) -> float:
         return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
 
 
 class FakeReply:

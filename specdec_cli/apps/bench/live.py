@@ -46,9 +46,8 @@ class LiveMachine:
         sessions: Mapping[str | None, Session],
         request: BenchRequest,
         cancelled: Callable[[], bool] = lambda: False,
-        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        self._sessions, self._request, self._cancelled, self.clock = sessions, request, cancelled, clock
+        self._sessions, self._request, self._cancelled, self.clock = sessions, request, cancelled, time.perf_counter
         self._any = next(iter(sessions.values()))
         self._ids: dict[PromptId, list[int]] = {}
         self.contenders = _contenders(sessions, request)

@@ -21,7 +21,7 @@ from specdec_cli.core.format import clock, lasted, percent, size
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.terminal.panel.status import StatusLine
-from specdec_cli.terminal.summary import SEPARATOR
+from specdec_cli.terminal.summary import SEPARATOR, labelled
 from specdec_cli.terminal.terminal import MUTED, make_console, safe
 
 
@@ -212,12 +212,7 @@ def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
 
 
 def _labelled(label: str, text: str, style: str = "") -> Table:
-    """A dim label, and text that wraps in a column of its own."""
-    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    grid.add_column(no_wrap=True, style="dim", min_width=10)
-    grid.add_column(overflow="fold")
-    grid.add_row(label, Text(safe(text), style))
-    return grid
+    return labelled([(Text(label, "dim"), Text(safe(text), style))])
 
 
 def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> None:

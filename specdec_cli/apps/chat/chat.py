@@ -7,12 +7,12 @@ the first token goes back to the editor.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
+from specdec_cli.apps.chat.screen import ChatScreen
 from specdec_cli.apps.chat.settings import HIDDEN, ChatSettings
 from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError
 from specdec_cli.core.events import Event, Finish, Prefill, Start
@@ -36,36 +36,6 @@ from specdec_cli.version import __version__
 
 # Less than that is on disk before anybody wonders.
 SOON_WRITTEN_BYTES = 1 << 30
-
-
-class Events(Protocol):
-    """Takes the events of one reply."""
-
-    def handle(self, event: Event) -> None: ...
-
-
-class Screen(Protocol):
-    """Shows everything of a chat. The chat decides what, the screen how."""
-
-    def notice(self, sentence: str) -> None:
-        """What the chat did."""
-
-    def rows(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Names and values that a command shows."""
-
-    def markdown(self, text: str) -> None:
-        """An answer, rendered."""
-
-    def quote(self, text: str) -> None:
-        """Foreign text verbatim, set apart from answers."""
-
-    def error(self, error: SpecdecError) -> None: ...
-
-    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> AbstractContextManager[Events]:
-        """The display of one reply of the pair `name`; `tags` enclose its thinking, which may be `hidden`."""
-
-    def copy(self, text: str) -> str:
-        """Copies `text` to the clipboard; returns a sentence on it. Raises: SpecdecError where nothing can copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +90,18 @@ class Chat:
         self,
         loaded: Loaded,
         open_pair: Open,
-        screen: Screen,
+        screen: ChatScreen,
         settings: ChatSettings,
         transcript: Transcript | None = None,
         saved_to: Path | None = None,
         keeper: Keeper | None = None,
-        presses: Presses | None = None,
         stuck: Callable[[int], None] | None = None,
     ) -> None:
         """`keeper` keeps what is not `saved_to` a file; `stuck` is that of `Interrupt`."""
         self._stuck = stuck
         self.loaded, self._open, self.screen, self.settings = loaded, open_pair, screen, settings
         self.transcript = transcript or Transcript(Conversation())
-        self.saved_to, self.keeper, self.presses = saved_to, keeper, presses or Presses()
+        self.saved_to, self.keeper, self.presses = saved_to, keeper, Presses()
         # That of the first save that failed; the chat goes on.
         self.unsaved_code = 0
         self.stats = ChatStats()

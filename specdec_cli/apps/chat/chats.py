@@ -24,7 +24,7 @@ def chats(*, context: typer.Context) -> None:
     """Your kept chats: list, show, export, delete."""
     if context.invoked_subcommand is not None:
         return
-    from specdec_cli.apps.chat.chats_screen import print_chats
+    from specdec_cli.apps.chat.screen import print_chats
     from specdec_cli.session.kept_chats import described, kept_chats
 
     rows = [(str(number), *described(path)) for number, path in enumerate(kept_chats(), 1)]
@@ -41,7 +41,7 @@ def show(*, number: int, export: Path | None = None) -> None:
 
     A pipe gets Markdown. Thinking is left out.
     """
-    from specdec_cli.apps.chat.chats_screen import as_markdown, print_chat
+    from specdec_cli.apps.chat.screen import as_markdown, print_chat
     from specdec_cli.session.kept_chats import kept_chat, pair_of, written_on
     from specdec_cli.session.transcript import load
 

@@ -1,9 +1,14 @@
-"""The screen of a chat. stdout gets answers or their events only, and everything shown is filtered."""
+"""The screen of a chat, and of kept ones. stdout gets answers or their events only; everything shown is filtered.
+
+A reply that thinks before it answers: thinking has a mark besides its dim colour. If shown, each of its rows has the
+mark; if hidden, one row gives its length. Tags are never shown.
+"""
 
 from __future__ import annotations
 
 import base64
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,24 +18,27 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TextIO
 
+from rich.table import Table
 from rich.text import Text
 
-from specdec_cli.apps.chat.thinking import ThinkingRows, ThinkingWriter
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
+from specdec_cli.core.fates import Fate
 from specdec_cli.core.format import count
-from specdec_cli.models.text import Thinking
+from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.terminal.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
-from specdec_cli.terminal.markdown import is_markdown, markdown
+from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
+from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.summary import SEPARATOR, columns, summary
 from specdec_cli.terminal.terminal import can_draw, is_terminal, make_console, print_words, safe
+from specdec_cli.terminal.writer import AnswerWriter
 
 MOST_COPIED_BYTES: Final = 74_994
 """Longest text to copy by OSC 52; terminals drop longer sequences."""
 
 
 class ChatScreen:
-    """The screen given to a chat. `out` gets answers, `err` everything else, `trace` the events."""
+    """Shows everything of a chat, which decides what. `out` gets answers, `err` all else, `trace` the events."""
 
     def __init__(self, out: TextIO, err: TextIO, look: Look = Look(), trace: TraceDisplay | None = None) -> None:  # noqa: B008 - frozen
         self._out, self._err, self._look, self._trace = out, err, look, trace
@@ -40,7 +48,10 @@ class ChatScreen:
 
     @contextmanager
     def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
-        """The display of one reply of the pair `name`, closed on leaving; its line, and an empty one on a terminal."""
+        """The display of one reply of the pair `name`, closed on leaving; its line, and an empty one on a terminal.
+
+        `tags` enclose its thinking, which may be `hidden`.
+        """
         look = replace(self._look, panel=panel)
         display = display_of(
             *(self._out, self._err, look),
@@ -126,3 +137,129 @@ def toolbar(parts: Sequence[str], width: int) -> str:
     while len(shown) > 1 and len(SEPARATOR.join(shown)) > max(width - 2, 1):
         shown.pop()
     return SEPARATOR.join(shown)
+
+
+MARK: Final = "┊ "
+_DIM, _BRIGHT = "\x1b[2m", "\x1b[22m"
+
+
+class ThinkingRows(AnswerRows):
+    """Rows for the live region: thinking dim and marked, or folded into one row where it is `hidden`."""
+
+    def __init__(self, tags: Thinking | None, hidden: bool) -> None:
+        super().__init__()
+        self._stream = ThinkingStream(tags)
+        self._hidden = hidden
+        self._thoughts = AnswerRows()
+        self._thought = ""
+        self._thinks = False
+
+    def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+        pieces = self._stream.feed(text) or [(self._thinks, "")]
+        return [row for piece in pieces for row in self._put(*piece, width, fate)]
+
+    @property
+    def row(self) -> Text:
+        if not self._thinks:
+            return super().row
+        return _marked(Text(f"thinking… {_words(self._thought)}") if self._hidden else self._thoughts.row)
+
+    def finish(self, width: int) -> list[Text]:
+        rest = [row for piece in self._stream.finish() for row in self._put(*piece, width)]
+        return rest + (self._closed(width) if self._thinks else super().finish(width))
+
+    def _put(self, thinks: bool, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+        if thinks:
+            self._thinks = True
+            self._thought += text
+            return [] if self._hidden else [_marked(row) for row in self._thoughts.feed(text, width - len(MARK))]
+        return (self._closed(width) if self._thinks else []) + super().feed(text, width, fate)
+
+    def _closed(self, width: int) -> list[Text]:
+        """The end of the thinking, and an empty row after it."""
+        self._thinks = False
+        folded = [Text(f"thought for {_words(self._thought)}")]
+        rows = folded if self._hidden else self._thoughts.finish(width - len(MARK))
+        return [*map(_marked, rows), Text()]
+
+
+def _marked(row: Text) -> Text:
+    return Text.assemble(MARK, row, style="dim")
+
+
+def _words(thought: str) -> str:
+    return count(len(thought.split()), "word")
+
+
+class ThinkingWriter(AnswerWriter):
+    """Streams such a reply without a live region. A pipe gets the model's own text, tags included."""
+
+    def __init__(self, out: TextIO, tags: Thinking | None, hidden: bool, styled: bool) -> None:
+        """`styled` allows control codes; `hidden` thinking is left out of a pipe."""
+        super().__init__(out)
+        self._raw = self._filter is None
+        self._stream = ThinkingStream(None if self._raw and not hidden else tags)
+        self._hidden = hidden
+        self._dim, self._bright = (_DIM, _BRIGHT) if styled else ("", "")
+        self._thought = ""
+
+    def write(self, text: str) -> None:
+        for piece in self._stream.feed(text):
+            self._piece(*piece)
+
+    def end(self) -> None:
+        for piece in self._stream.finish():
+            self._piece(*piece)
+        self._close()
+        super().end()
+
+    def _piece(self, thinks: bool, text: str) -> None:
+        if not thinks:
+            self._close()
+            super().write(text)
+            return
+        opening = "" if self._thought else f"{self._dim}{MARK}"
+        self._thought += text
+        if self._filter and not self._hidden:
+            self._put(opening + self._filter.feed(text).replace("\n", f"\n{MARK}"))
+
+    def _close(self) -> None:
+        if self._thought and not self._raw:
+            folded = f"{self._dim}{MARK}thought for {_words(self._thought)}" if self._hidden else ""
+            self._put(f"{folded}{self._bright}\n\n")
+        self._thought = ""
+
+
+def print_chats(out: TextIO, rows: Sequence[Sequence[str]]) -> None:
+    """Number, day, pair, turns, first words: a table, or into a pipe tab-separated lines."""
+    lines = [[" ".join(safe(cell).split()) for cell in row] for row in rows]
+    if not is_terminal(out):
+        out.writelines("\t".join(line) + "\n" for line in lines)
+        return
+    console = make_console(out, plain=False)
+    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column("", justify="right", style="bold", no_wrap=True)
+    table.add_column("last turn", no_wrap=True)
+    table.add_column("pair", no_wrap=True, overflow="ellipsis", max_width=console.width // 5)
+    table.add_column("turns", justify="right", no_wrap=True)
+    table.add_column("begins")
+    for *cells, words in lines:
+        table.add_row(*map(Text, cells), Text(words, no_wrap=True, overflow="ellipsis"))
+    with console.capture() as captured:
+        console.print(table, Text("\nspecdec chat -c continues the last one, --resume N another", "dim"))
+    print_text(out, captured.get(), plain=False)
+
+
+def as_markdown(title: str, about: str, messages: Sequence[tuple[str, str]]) -> str:
+    """A chat as a document: of each message who says it, and the text."""
+    parts = [f"# {title}", about, *(f"## {who}\n\n{text.strip()}" for who, text in messages)]
+    return safe("\n\n".join(parts) + "\n")
+
+
+def print_chat(out: TextIO, document: str) -> None:
+    """For a person its headings are bold, its lines folded, and it is paged where it is longer than the screen."""
+    console, text = make_console(out, plain=False), Text(document.rstrip("\n"))
+    text.highlight_regex(re.compile(r"^#+ .*", re.MULTILINE), "bold")
+    with console.capture() as captured:
+        console.print(text, soft_wrap=not is_terminal(out))
+    print_text(out, captured.get(), plain=False)

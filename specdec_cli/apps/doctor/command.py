@@ -36,13 +36,11 @@ def doctor(
         _selftest(json)
         return
     take_part(machines)
-    from specdec_cli.apps.doctor.findings import diagnose, diagnose_group
+    from specdec_cli.apps.doctor.findings import diagnose, diagnose_group, kept_here
     from specdec_cli.engine.group import joined
     from specdec_cli.terminal.display import print_columns
 
     print_columns(sys.stdout, [(f"{'✓' if well else '✗'} {name}", *found) for well, name, *found in diagnose()])
-    from specdec_cli.apps.doctor.kept import kept_here
-
     print_columns(sys.stdout, [("kept here", "size", "removed by"), *kept_here()])
     if (group := joined()) is not None:
         print_columns(sys.stdout, diagnose_group(group))

@@ -17,6 +17,7 @@ from specdec_cli.core.gain import break_even_share
 from specdec_cli.pairs.pair import PairRow
 from specdec_cli.pairs.tuned import folder_of
 from specdec_cli.pairs.verdict import PairVerdict
+from specdec_cli.terminal.summary import labelled
 from specdec_cli.terminal.terminal import make_console, safe
 
 # The models of a verdict, in its order.
@@ -122,7 +123,7 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
 def print_checks(out: TextIO, found: PairVerdict) -> None:
     """The verdict's five answers and the memory table."""
     console = make_console(out, plain=False)
-    console.print(_two_columns([(Text(label, "dim"), text) for label, text in _answers(found)]))
+    console.print(labelled((Text(label, "dim"), Text(safe(text))) for label, text in _answers(found)))
     console.print(_memory_table(found))
 
 
@@ -130,20 +131,11 @@ def print_verdict(out: TextIO, found: PairVerdict) -> None:
     """Every obstacle, or the command that runs the pair."""
     rows = []
     for error in found.obstacles:
-        rows += [(Text("refused", "bold red"), error.message), (Text("hint", "cyan"), error.hint)]
+        rows += [("refused", "bold red", error.message), ("hint", "cyan", error.hint)]
     if not rows:
-        rows = [(Text("runs", "bold green"), found.pair.run_command)]
-    make_console(out, plain=False).print(_two_columns(rows))
-
-
-def _two_columns(rows: Sequence[tuple[Text, str]]) -> Table:
-    """Label and text, aligned as in every verdict, long texts folded."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column(no_wrap=True, min_width=10)
-    table.add_column(overflow="fold")
-    for label, text in rows:
-        table.add_row(label, Text(safe(text)))
-    return table
+        rows = [("runs", "bold green", found.pair.run_command)]
+    told = ((Text(label, style), Text(safe(text))) for label, style, text in rows)
+    make_console(out, plain=False).print(labelled(told))
 
 
 def _answers(found: PairVerdict) -> list[tuple[str, str]]:

@@ -71,9 +71,6 @@ def same_text(request: Request, temperature: float) -> Request:
     return replace(request, rule=COUPLED.name, seed=seed)
 
 
-Clock = Callable[[], float]
-
-
 class Lane:
     """One reply, taken in turns. `seconds` is its compute time after the prompt; it is `done` after its last round.
 
@@ -147,9 +144,7 @@ Cancelled = Callable[[], bool]
 WARM_PROMPT, WARM_TOKENS = 64, 16
 
 
-def race(
-    pair: LoadedPair, plan: RacePlan, cancelled: Cancelled = lambda: False, clock: Clock = time.perf_counter
-) -> Iterator[RaceEvent]:
+def race(pair: LoadedPair, plan: RacePlan, cancelled: Cancelled = lambda: False) -> Iterator[RaceEvent]:
     """RaceStart, each lane's own events as it computes them, RaceFinish.
 
     Raises: as `Session.reply`.
@@ -161,7 +156,7 @@ def race(
         short = replace(request, max_tokens=min(WARM_TOKENS, request.max_tokens))
         for _ in pair.session().reply(plan.ids[-WARM_PROMPT:], short, cancelled, plan.raw):
             pass
-        watch = Stopwatch(clock)
+        watch = Stopwatch(time.perf_counter)
         events = pair.session(clock=watch).reply(plan.ids, request, cancelled, plan.raw)
         lanes.append(Lane(name, events, watch, device.settle, pair.tokenizer.stop_tokens))
     for steps in turns(lanes, plan.turn_seconds):

@@ -1,12 +1,17 @@
-"""`specdec replay`. A trace alone is enough: no model is loaded, and every figure is the recorded one."""
+"""`specdec replay`. A trace alone is enough: no model is loaded, and every figure is the recorded one.
+
+Order and pace are the recorded ones, too; every wait can be cancelled.
+"""
 
 from __future__ import annotations
 
 import math
 import sys
+import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -14,13 +19,13 @@ from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.export import write_export
 from specdec_cli.command.options import LookOptions
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.events import Failure
+from specdec_cli.core.events import Event, Failure, Prefill, RoundDone
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
     from specdec_cli.core.trace import Trace
-    from specdec_cli.terminal.display import Look
+    from specdec_cli.terminal.display import Display, Look
 
 app = typer.Typer()
 EXAMPLES = """specdec run --trace answer.jsonl 'Return the lines of a file.'
@@ -62,7 +67,6 @@ def replay(
 
 def _play(trace: Trace, speed: float | None, look: Look) -> bool:
     """Whether it came to its end."""
-    from specdec_cli.apps.replay.screen import paced, play
     from specdec_cli.terminal.display import open_display, print_error
 
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
@@ -78,3 +82,49 @@ def _play(trace: Trace, speed: float | None, look: Look) -> bool:
             if isinstance(reply.end, Failure):
                 print_error(sys.stderr, reply.end, look.plain)
     return True
+
+
+Pause = Callable[[Event], bool]
+"""Waits before this event; False ends the replay instead."""
+Sleep = Callable[[float], None]
+
+_SLICE_SECONDS: Final = 0.05
+
+
+def play(events: Iterable[Event], display: Display, pause: Pause) -> bool:
+    """Shows the events, each after its pause; False if a pause ended it before the last one."""
+    for event in events:
+        if not pause(event):
+            return False
+        display.handle(event)
+    return True
+
+
+def paced(
+    speed: float,
+    cancelled: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Sleep = time.sleep,
+) -> Pause:
+    """Waits for the recorded time ÷ `speed` since the first event; infinite speed never waits. Drawing counts."""
+    due: float | None = None
+
+    def pause(event: Event) -> bool:
+        nonlocal due
+        now = clock()
+        due = max(due or now, now - 1.0) + _recorded_seconds(event) / speed
+        while (left := due - clock()) > 0.0 and not cancelled():
+            sleep(min(left, _SLICE_SECONDS))
+        return not cancelled()
+
+    return pause
+
+
+def _recorded_seconds(event: Event) -> float:
+    """Seconds of work that led to this event."""
+    if isinstance(event, Prefill):
+        return event.seconds
+    if isinstance(event, RoundDone):
+        judged = event.round
+        return judged.draft_seconds + judged.verify_seconds + judged.draft_prefill_seconds
+    return 0.0

@@ -16,7 +16,7 @@ from specdec_cli.core.format import clock, count, elapsed, percent
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.intervals import Interval
 from specdec_cli.terminal.panel.status import StatusLine, status_row
-from specdec_cli.terminal.summary import SEPARATOR
+from specdec_cli.terminal.summary import SEPARATOR, labelled
 from specdec_cli.terminal.terminal import encodable, make_console, safe, terminal_size
 
 # The time of a long training, and more cells than any row, for the room that curves are left.
@@ -136,9 +136,5 @@ def tune_progress(err: TextIO, title: str) -> Iterator[Callable[[TuningProgress]
 
 
 def _print(out: TextIO, rows: dict[str, str]) -> None:
-    grid = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-    grid.add_column(no_wrap=True, style="dim", min_width=10)
-    grid.add_column(overflow="fold")
-    for label, text in rows.items():
-        grid.add_row(label, Text(safe(text)))
-    make_console(out, plain=False).print(grid)
+    told = ((Text(label, "dim"), Text(safe(text))) for label, text in rows.items())
+    make_console(out, plain=False).print(labelled(told))

@@ -1,5 +1,8 @@
 """A whole tuning: what is to be gained is measured, something is trained, and judged on documents it never saw.
 
+What is to be gained is useful by itself: a draft that is right nearly always, or whose guesses are far off, need not be
+trained. It is measured in rounds of K on the target's own greedy words after a piece of each document.
+
 Laws: what it trains is kept only if it pays on these. The verdict comes within twice the seconds for training:
 where a document takes long, fewer are judged. A process that is killed leaves what it measured, and the same command
 goes on after that, to the same verdict.
@@ -7,15 +10,18 @@ goes on after that, to the same verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain, pairwise
+from math import inf
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any
 
 from specdec_cli.apps.tune import figures
-from specdec_cli.apps.tune.documents import SAID, Split
+from specdec_cli.apps.tune.documents import MORE, SAID, Document, Split, in_turns
 from specdec_cli.apps.tune.figures import (
     DocumentRounds,
     Evaluation,
@@ -27,14 +33,19 @@ from specdec_cli.apps.tune.figures import (
     judge,
 )
 from specdec_cli.apps.tune.kept import TRAINED, Kept, keep
-from specdec_cli.apps.tune.predict import general_prompts, measure, measured, pieces_of
 from specdec_cli.apps.tune.trainee import Trainee
 from specdec_cli.apps.tune.training import BEST, SHARE_OF_WORDS, TIME_OVER, Training
 from specdec_cli.core.errors import Refused, UsageError
+from specdec_cli.core.events import RoundDone
 from specdec_cli.core.kinds import MODEL, DrafterKind
+from specdec_cli.core.request import Request
+from specdec_cli.core.stats import Stats
+from specdec_cli.engine.training import best_guesses
+from specdec_cli.measure import prompts as prompts_of
+from specdec_cli.measure.plain import plain_tokens
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.tuned import fingerprints
-from specdec_cli.session.session import LoadedPair
+from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.version import __version__
 
@@ -43,6 +54,75 @@ Report = Callable[[TuningProgress], None]
 Progress = Callable[[str], AbstractContextManager[Report]]
 Pieces = dict[str, list[list[int]]]
 Found = dict[str, DocumentRounds]
+# Guesses among which the target's token counts as near.
+NEAR = 4
+# Of each kind of bench's prompts.
+GENERAL = 2
+
+
+def pieces_of(documents: Sequence[Document], many: int, seed: int) -> Pieces:
+    """So `many` pieces of each of `documents` by its name; the same ones for the same seed."""
+    return {one.name: one.pieces(many, seed) for one in documents}
+
+
+def general_prompts(pair: LoadedPair) -> Pieces:
+    """Bench's prompts that the models can read: what a drafter that was tuned on other text may have forgotten.
+
+    The kinds take turns.
+    """
+    prompts = in_turns(prompts_of.load([kind])[:GENERAL] for kind in prompts_of.KINDS)
+    found = {str(one.id): pair.message_tokens([{"role": "user", "content": one.text}]) for one in prompts}
+    longest = pair.context.tokens(Request()) or inf
+    return {name: [ids] for name, ids in found.items() if len(ids) + SAID < longest}
+
+
+def measure(
+    session: Session,
+    pieces: Sequence[list[int]],
+    words: int,
+    k: int,
+    drafter: DrafterKind = MODEL,
+    timed: bool = True,
+) -> DocumentRounds:
+    """Rounds of `k` for so many `words` after the `pieces` of a document; if `timed`, and plain ones after the last."""
+    request = Request(max_tokens=words, k=k, drafter=drafter.name, sampling={"temperature": 0.0})
+    network, slot = None if drafter.looks_up else session.slot.draft, session.slot
+    stats, near, plain, drafted, verified = Stats(), 0, list[float](), list[float](), list[float]()
+    for piece in pieces:
+        slot.forget()
+        said, rejected = list(piece), list[tuple[int, int]]()
+        for event in session.reply(piece, request, raw=True):
+            if not isinstance(event, RoundDone):
+                continue
+            round = event.round
+            if round.rejected is not None:
+                rejected.append((len(said) + round.accepted, round.next))
+            if round.index > 0:  # the first pass is the prompt's, and drafts nothing
+                stats.fold(round)
+            if timed and (len(round.draft) == k if network else round.index > 0):
+                drafted.append(round.draft_seconds)
+                verified.append(round.verify_seconds)
+            said += round.emitted
+        best = best_guesses(slot.target, network, said, NEAR) if network else []
+        near += sum(token in best[at - 1] for at, token in rejected if best)
+    if timed:
+        slot.forget()
+        plain += [b - a for a, b in pairwise(session.clock() for _ in plain_tokens(session, piece, request))]
+    return DocumentRounds(stats, near, plain, drafted, verified)
+
+
+def measured(found: Mapping[str, DocumentRounds], k: int, drafter: DrafterKind = MODEL) -> Measured:
+    """What was `found` by document, together. Seconds are medians; of lookups, which draft up to `k`, means.
+
+    Raises: UsageError where the target says nothing after any of them.
+    """
+    every, middle = found.values(), fmean if drafter.looks_up else median
+    plain, drafted = [*chain(*(one.plain for one in every))], [*chain(*(one.drafted for one in every))]
+    if not (plain and drafted):
+        raise UsageError(f"the target ends at once after each of {len(found)} documents", MORE)
+    said_more = {name: one.stats for name, one in found.items() if one.stats.rounds}
+    near, verify_seconds = sum(one.near for one in every), middle(chain(*(one.verified for one in every)))
+    return Measured(k, said_more, near, median(plain), middle(drafted), verify_seconds)
 
 
 @dataclass(frozen=True, slots=True)

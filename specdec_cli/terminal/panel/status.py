@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from math import inf
 from threading import Event, RLock, Thread
 from types import TracebackType
@@ -123,24 +123,28 @@ class StatusLine:
         self._step, self._row, self._told = Step(), "", False
         self._began, self._open = self._clock(), True
         self._since = inf if self._patience else self._began
-        self.tick()
-        self._ticking = ticking(self.tick, self._drawing, TICK_SECONDS)
-        if self._shown:
-            self._ticking.__enter__()
+        with ExitStack() as opened:  # a Ctrl-C amid the opening or the closing gives the terminal back, too
+            opened.callback(self._leave)
+            self.tick()
+            if self._shown:
+                opened.enter_context(ticking(self.tick, self._drawing, TICK_SECONDS))
+            self._opened = opened.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """The row goes; a line that began ends, unless an error says so."""
-        if self._shown:
-            self._ticking.__exit__(None, None, None)
+        self._opened.close()
+        seconds = self._clock() - self._began
+        if self._told and error is None and seconds >= PATIENCE_SECONDS:
+            with suppress(OSError, ValueError):  # the terminal is gone
+                self._print(f"{self._title}: done in {lasted(seconds)}")
+
+    def _leave(self) -> None:
         self._open = False
         with suppress(OSError, ValueError):  # the terminal is gone
             self._region.release("")
-            seconds = self._clock() - self._began
-            if self._told and error is None and seconds >= PATIENCE_SECONDS:
-                self._print(f"{self._title}: done in {lasted(seconds)}")
 
     def _print(self, sentence: str) -> None:
         print_words(self._console, Text(safe(sentence).translate(_ONE_ROW), "dim"))

@@ -1,14 +1,26 @@
-"""From options to a loaded pair: which pair, which drafter, and what is said meanwhile."""
+"""From options to a loaded pair: which, what is said meanwhile or after a slip, where nobody chose, offline."""
 
+from __future__ import annotations
+
+import io
 import json
+import shutil
+import sys
 from dataclasses import replace
 
 import pytest
 
+from fakes.models import other_letters, tiny_folder
+from fakes.terminal import Terminal
+from fakes.world import BIG, NOBODY
+from specdec_cli.command.command import ask
 from specdec_cli.command.load import introduce_demo, load_session, specify
 from specdec_cli.command.options import ModelOptions
-from specdec_cli.core.errors import DoesNotFit
-from specdec_cli.pairs.pair import DEMO
+from specdec_cli.core.errors import DoesNotFit, SpecdecError
+from specdec_cli.pairs import catalog
+from specdec_cli.pairs.choose import fitting
+from specdec_cli.pairs.pair import DEMO, Pair, Registry
+from specdec_cli.system.machine import physical_bytes
 
 LINE = "demo pair: it completes Python and knows nothing else; a real one: specdec pull\n"
 
@@ -92,8 +104,214 @@ def test_the_demo_is_introduced_in_one_line_where_stderr_may_hold_more_than_erro
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["run", "race"])
-def test_a_command_says_what_the_demo_is_before_the_answer_and_quiet_says_nothing(specdec, command):
-    words = (command, "-p", "demo", "-n", "4", "Why is the sky blue?")
-    assert specdec(*words)[2].startswith(LINE)
-    assert specdec(*words, "-q")[2] == ""
+@pytest.mark.parametrize("words", [["run", "--raw"], ["run", "-p", "demo"], ["race"]], ids=" ".join)
+def test_what_takes_the_demo_says_what_it_is_before_the_answer_and_quiet_says_nothing(specdec, words):
+    code, out, err = specdec(*words, "-n", "4", "--temp", "0", "def f(")
+    assert code == 0 and out and err.startswith(LINE)
+    assert specdec(*words, "-n", "4", "-q", "def f(")[2] == ""
+
+
+def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeypatch):
+    """`specdec help environment` promised it, and nothing was said."""
+    monkeypatch.setenv("SPECDEC_TEMPP", "1")
+    monkeypatch.setenv("SPECDEC_ZZZZZ", "1")
+    monkeypatch.setenv("SPECDEC_NO_KEEP", "1")  # who kept nothing must hear that it is kept now
+    monkeypatch.setenv("SPECDEC_DEBUG", "0")
+    code, _, err = specdec("pairs")
+    assert (code, err.splitlines()) == (
+        0,
+        [
+            "warning: no option reads SPECDEC_NO_KEEP; specdec chat --private",
+            "warning: no option reads SPECDEC_TEMPP; the nearest: SPECDEC_TEMP",
+            "warning: no option reads SPECDEC_ZZZZZ",
+        ],
+    )
+    assert specdec("pairs", "--json")[2] == ""
+
+
+def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair):
+    """stderr: its own text drafts; stdout: --drafter none decodes plainly."""
+    code, out, err = specdec("check", tiny_pair[0])
+    assert code == 0 and "its own text drafts: --drafter ngram" in err
+    assert "the text itself drafts (--drafter ngram)" in out and "--drafter none" not in out + err
+
+
+def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
+    odd = tiny_folder(tmp_path / "odd", seed=1)
+    (odd / "tokenizer.json").write_bytes(other_letters((odd / "tokenizer.json").read_bytes()))
+    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", odd)
+    assert code == 4 and out.startswith("refused ") and out.index("hint ") < out.index("break-even ")
+    shutil.rmtree(odd)
+    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", tiny_pair[1])
+    assert code == 0 and out.startswith("pair ") and out.index("runs ") > out.index("memory ")
+
+
+def test_a_draft_length_beside_nobody_who_drafts_is_told(specdec):
+    said = "-k 4 has no effect: --drafter none drafts nothing\n"
+    assert said in specdec("run", "--raw", "-n", "2", "--drafter", "none", "-k", "4", "hi")[2]
+    for quiet in (["-q", "-k", "4"], ["-k", "0"], []):
+        assert "no effect" not in specdec("run", "--raw", "-n", "2", "--drafter", "none", *quiet, "hi")[2]
+
+
+def test_no_rate_is_told_of_fewer_than_five_tokens(specdec):
+    """`2 tokens in 2 passes · 1293 tok/s`."""
+    assert "tok/s" not in specdec("run", "--raw", "-n", "4", "-k", "0", "def f")[2]
+    assert " tok/s" in specdec("run", "--raw", "-n", "5", "-k", "0", "def f")[2]
+
+
+class Keyboard(io.StringIO):
+    """A terminal at which these lines are typed."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("typed", "agreed"), [("junk\nY\n", True), ("\n", False), ("maybe\nno\n", False)])
+def test_junk_at_a_question_is_told_in_our_own_words_and_asked_again(monkeypatch, capsys, typed, agreed):
+    """`Error: invalid input`, which is Typer's."""
+    monkeypatch.setattr(sys, "stdin", Keyboard(typed))
+    if agreed:
+        ask("Replace it?", False)
+    else:
+        with pytest.raises(SpecdecError, match="nothing was done"):
+            ask("Replace it?", False)
+    said = capsys.readouterr().err
+    assert said.startswith("Replace it? [y/N] ") and "Error" not in said
+    assert ("is not an answer: type y or n" in said) == (typed[0] in "jm")
+
+
+def test_a_question_breaks_between_words(monkeypatch, capsys):
+    """`models.to⏎ml? [y/N]`."""
+    monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("specdec_cli.terminal.terminal.is_terminal", lambda stream: True)
+    ask("Remove qwen (a target and its draft) from /root/models.toml?", False)
+    rows = capsys.readouterr().err.splitlines()
+    assert [row.split()[-1] for row in rows] == ["draft)", "[y/N]"] and max(map(len, rows)) <= 40
+
+
+def test_the_end_of_the_input_is_no_answer(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", Keyboard(""))
+    with pytest.raises(KeyboardInterrupt):
+        ask("Replace it?", False)
+
+
+SAID = "no models were chosen yet, and the demo pair only continues Python"
+
+
+GB = 10**9
+LISTED = {
+    "rumour": Pair("rumour", "org/r", None, min_memory_gb=16, source="packaged"),
+    "small": Pair("small", "org/s", "org/t", min_memory_gb=8, target_bytes=3 * GB, draft_bytes=GB, evidence="a, b"),
+    "big": Pair("big", "org/b", None, min_memory_gb=64, evidence="a, b"),
+}
+
+
+def test_pairs_without_a_second_source_are_recommended_last(monkeypatch):
+    monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
+    known = Registry(LISTED, None)
+    assert LISTED["rumour"].one_source and not LISTED["small"].one_source
+    assert [pair.name for pair in fitting(known)] == ["small", "rumour"]
+
+
+@pytest.fixture
+def home(world):
+    """A Hub whose pair `tiny` is the one for this machine."""
+    memory = f"[pairs.tiny]\nmin_memory_gb = {physical_bytes() / GB:.1f}"
+    world.models.write_text(world.models.read_text().replace("[pairs.tiny]", memory))
+    return world
+
+
+def asked(world, *arguments):
+    return Terminal(world.root, *arguments, **world.environment(HF_HUB_OFFLINE="0")).wait("or d for the demo:")
+
+
+@pytest.mark.slow
+def test_a_person_may_get_the_recommended_pair_and_goes_on_with_it(home):
+    screen = asked(home, "run", "-n", "4", "hi")
+    assert "Recommended for this machine: tiny" in screen.text() and BIG in screen.text()
+    screen.type("\n")
+    code, text = screen.end()
+    assert code == 0 and "tiny is here and is now the default pair" in text
+    assert 'pair = "tiny"' in home.config.read_text()
+    assert text.rindex("4 tokens in") > text.index("default pair")
+
+
+@pytest.mark.slow
+def test_a_pair_that_is_here_already_is_offered_without_the_network(home):
+    assert home("pull", "tiny").code == 0
+    home.config.unlink()
+    before = home.weight_bytes_sent()
+    screen = asked(home, "run", "-n", "4", "hi")
+    assert "On this machine: tiny" in screen.text()
+    screen.type("y\n")
+    code, text = screen.end()
+    assert code == 0 and "tiny is now the default pair" in text and home.weight_bytes_sent() == before
+
+
+@pytest.mark.slow
+def test_a_person_may_see_the_demo_instead_or_neither(home):
+    screen = asked(home, "run", "hi")
+    screen.type("what\nn\n")
+    code, text = screen.end()
+    said = " ".join(text.split())
+    assert code == 3 and "what is not an answer: type y, n or d" in said and SAID in said
+    screen = asked(home, "chat")
+    screen.type("d\n")
+    code, text = screen.end()
+    assert code == 0 and "A real pair" in text and "specdec pull" in text
+    screen = asked(home, "run", "hi")
+    screen.type("\x03")
+    assert screen.end()[0] == 130
+
+
+@pytest.mark.slow
+def test_the_demo_says_what_the_same_race_counts(specdec):
+    code, out, err = specdec("demo")
+    rows = dict(line.split("\t") for line in out.splitlines() if "\t" in line)
+    assert code == 0 and "same text ✓" in out and err.startswith("demo pair")
+    race = specdec("race", "-p", "demo", "--raw", "--json", "-n", "100", "--temp", "0", "def parse_date(text):")[1]
+    events = [json.loads(line) for line in race.splitlines()]
+    (stats,) = (one["stats"] for one in events if one["event"] == "finish" and one["lane"] == "drafted")
+    guessed = f"guessed {stats['draft_n']} tokens in {stats['rounds']} rounds"
+    assert f"{guessed}; the target accepted {stats['draft_n_accepted']} of them" in rows["What was accepted"]
+    assert f"wrote 100 tokens in {stats['target_passes']} passes" in "".join(rows.values())
+    assert rows["A real pair"].startswith("specdec pull (")
+
+
+FAILS = "cannot be fetched from http://127.0.0.1:9: "
+OFFLINE = [
+    (["pairs", "--online"], {"HF_ENDPOINT": NOBODY}, FAILS),
+    (["pairs", "--online"], {"HF_HUB_OFFLINE": "1"}, "--online asks the Hub, and HF_HUB_OFFLINE forbids it"),
+    (["check", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
+    (
+        ["check", "tiny", "--offline"],
+        {},
+        "org/big is neither a folder here nor in the model cache, and --offline forbids",
+    ),
+    (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
+    (["run", "-p", "tiny", "hi"], {"HF_ENDPOINT": NOBODY}, "tiny is not downloaded"),
+    (["rm", "tiny", "-y"], {"HF_ENDPOINT": NOBODY}, "org/big is not in the model cache"),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("arguments", "extra", "message"), OFFLINE, ids=[" ".join([*o[0], *o[1]]) for o in OFFLINE])
+def test_offline_with_an_empty_cache_every_command_says_so_in_two_lines_and_exits_3(world, arguments, extra, message):
+    done = world(*arguments, **extra)
+    assert message in done.errors()[0]
+    assert (done.code, len(done.err.splitlines()), world.hub.log) == (3, 2, [])
+
+
+@pytest.mark.slow
+def test_a_repository_that_is_gone_is_named(world):
+    done = world("pull", "gone")
+    assert (done.code, done.errors()[1]) == (3, "check the spelling; if it is private: hf auth login")
+
+
+@pytest.mark.slow
+def test_the_demo_pair_needs_no_network_and_no_cache(world):
+    world.models.unlink()
+    assert world.without_network("check").code == 0
+    assert world.without_network("pairs").code == 0
+    assert not (world.root / "hf").exists()

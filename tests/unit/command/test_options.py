@@ -90,15 +90,6 @@ def test_an_option_is_one_row_and_one_field(monkeypatch):
     assert notes in listing(context, whole=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "max_tokens"), [("run", 512), ("chat", 2048), ("audit", 64), ("bench", None), ("check", None)]
-)
-def test_every_command_keeps_its_own_defaults(name, max_tokens):
-    options = {parameter.name: parameter for parameter in typer.main.get_command(main.app).commands[name].params}
-    assert {"target", "draft", "offline"} <= options.keys()
-    assert max_tokens is None or options["max_tokens"].default == max_tokens
-
-
 def commands(command):
     """A command, and those in it."""
     yield command
@@ -219,9 +210,3 @@ def test_a_setting_that_is_no_option_changes_the_answer(specdec):
     _, out, _ = specdec("run", "-p", "demo", "--raw", "--json", "-n", "30", "def f(")
     start, *_, finish = map(json.loads, out.splitlines())
     assert start["sampling"]["min_p"] == 0.25 and finish["reason"] == "repetition"
-
-
-def test_an_old_variable_is_answered_too(specdec, monkeypatch):
-    """Who kept nothing must hear that it is kept now."""
-    monkeypatch.setenv("SPECDEC_NO_KEEP", "1")
-    assert specdec("pairs")[2] == "warning: no option reads SPECDEC_NO_KEEP; specdec chat --private\n"

@@ -1,16 +1,24 @@
-"""Streams that are closed or full: two lines where they can be said, the right exit code, and no name of Python's."""
+"""Streams that are closed or full, and signals at any moment: the right exit code, and no name of Python's."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
+import termios
+import time
 
 import mlx.core as mx
 import pytest
 
+from fakes.terminal import Terminal
+
 pytestmark = pytest.mark.slow  # a process each
+
+needs_full_disk = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a device that is always full")
 
 
 def shell(line, **extra):
@@ -37,13 +45,13 @@ def test_closed_stdin_and_stderr_are_empty_and_silent():
     assert shell("specdec run <&- 2>&-").returncode == 2
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+@needs_full_disk
 def test_a_full_disk_under_stdout_is_said_with_exit_code_5():
     done = shell("specdec run -p demo -q -n 4 -k 0 'def f' > /dev/full")
     assert done.returncode == 5 and "No space left on device" in two_lines(done)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+@needs_full_disk
 def test_a_trace_on_a_full_disk_leaves_the_answer_whole():
     done = shell("specdec run -p demo -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'")
     assert done.returncode == 5 and done.stdout.strip()
@@ -96,10 +104,60 @@ def test_where_the_locale_knows_ascii_alone_arguments_and_files_are_utf_8(tmp_pa
     assert done.returncode == 2 and "is not UTF-8: byte 0xff" in two_lines(done)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")  # noqa: PTH110
+@needs_full_disk
 def test_a_full_disk_under_stderr_costs_no_answer():
     """The bug: an empty stdout and exit code 1."""
     whole = shell("specdec run --raw -n 8 -k 0 'def f'")
     full = shell("specdec run --raw -n 8 -k 0 'def f' 2>/dev/full")
     assert whole.stdout and whole.stderr and (full.returncode, full.stdout) == (0, whole.stdout)
     assert shell("specdec run -k zz hi 2>/dev/full").returncode == 2
+
+
+SEED = int(os.environ.get("FUZZ_SEED", "16"))
+RUN = ["run", "-p", "demo", "-n", "400", "-k", "3", "def read(path):"]
+CHAT = ["chat", "-p", "demo", "-n", "400"]
+# (signals in turn, exit codes)
+SIGNALS = {
+    "one Ctrl-C": ([signal.SIGINT], {0, 130}),
+    "two Ctrl-C": ([signal.SIGINT, signal.SIGINT], {0, 130, -signal.SIGINT}),
+    "a polite end": ([signal.SIGTERM], {0, 128 + signal.SIGTERM, -signal.SIGTERM}),
+    "two polite ends": ([signal.SIGTERM, signal.SIGTERM], {0, 128 + signal.SIGTERM, -signal.SIGTERM}),
+    "a closed window": ([signal.SIGHUP], {0, 128 + signal.SIGHUP, -signal.SIGHUP}),
+    "Ctrl-\\": ([signal.SIGQUIT], {0, 128 + signal.SIGQUIT, -signal.SIGQUIT}),
+    # Nobody could let this process go on, so it does not stop.
+    "Ctrl-Z, then Ctrl-C": ([signal.SIGTSTP, signal.SIGINT], {0, 130}),
+}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(tmp_path):
+    """At moments drawn from a seed, of the start, of a reply and of a chat's prompt, each on a terminal of its own.
+
+    The program ends by itself with an exit code of the contract or 128 + the signal; the terminal echoes, is in line
+    mode, and shows its cursor; nothing of Python's is on the screen.
+    """
+    dice = random.Random(SEED)
+    for number in range(4 * len(SIGNALS)):
+        name, arguments = list(SIGNALS)[number % len(SIGNALS)], RUN if number % 2 else CHAT
+        screen, pause = Terminal(tmp_path, *arguments), dice.uniform(0.05, 6.0)
+        before = termios.tcgetattr(screen.slave)
+        for each in SIGNALS[name][0]:
+            end = time.monotonic() + pause
+            while time.monotonic() < end and screen._pump():
+                pass
+            if screen.process.poll() is None:
+                screen.send(each)
+            pause = dice.uniform(0.0, 0.4)
+        end = time.monotonic() + 60
+        while screen._pump():
+            if arguments is CHAT and dice.random() < 0.2:
+                screen.type("\x04")
+            assert time.monotonic() < end, (number, name, screen.raw[-400:])
+        after, (code, _) = termios.tcgetattr(screen.slave), screen.end()
+        case = (number, name, arguments[0], code, screen.raw[-400:])
+        assert code in SIGNALS[name][1], case
+        assert after[3] & termios.ICANON and after[:4] == before[:4], case
+        for begun, ended in ((b"\x1b[?25l", b"\x1b[?25h"), (b"\x1b[?2004h", b"\x1b[?2004l")):
+            assert screen.raw.rfind(begun) <= screen.raw.rfind(ended), case
+        assert b"Traceback (most recent" not in screen.raw, case  # the demo's own answers name errors

@@ -1,14 +1,19 @@
-"""The recipe's parts against what they are meant to compute, and a miniature of the whole. Skipped without torch."""
+"""The recipe: its parts against what they are meant to compute, its networks against mlx-lm, and a miniature."""
 
 import json
 import shutil
 from contextlib import nullcontext
 from math import log
 from pathlib import Path
+from types import SimpleNamespace
 
+import mlx.core as mx
+import numpy as np
 import pytest
 
 import specdec_cli
+from specdec_cli.engine.heads.load_head import load_head
+from specdec_cli.engine.load import load
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head
 
@@ -156,3 +161,142 @@ def test_the_networks_have_the_tensors_that_ship(recipe):
         ours = getattr(networks, network)(networks.Config(DEMO / name)).state_dict()
         theirs = safetensors.load_file(DEMO / name / "model.safetensors")
         assert {key: value.shape for key, value in ours.items()} == {key: value.shape for key, value in theirs.items()}
+
+
+SIZES = SimpleNamespace(
+    hidden_size=48,
+    linear_num_key_heads=2,
+    linear_key_head_dim=32,
+    linear_num_value_heads=4,
+    linear_value_head_dim=16,
+    linear_conv_kernel_dim=4,
+    rms_norm_eps=1e-6,
+)
+
+
+def stepped(torch, q, k, v, log_decay, beta, state):
+    """The definition, token by token."""
+    outputs = []
+    for t in range(q.shape[2]):
+        state = state * log_decay[:, :, t, None, None].exp()
+        key = k[:, :, t, None]
+        wrong = v[:, :, t, None] - key @ state
+        state = state + key.transpose(-1, -2) @ (wrong * beta[:, :, t, None, None])
+        outputs.append(q[:, :, t, None] @ state)
+    return torch.cat(outputs, 2), state
+
+
+def drawn(torch, tokens, seed=0, batch=2, heads=3, key=32, value=16):
+    torch.manual_seed(seed)
+    q, k = (torch.nn.functional.normalize(torch.randn(batch, heads, tokens, key), dim=-1) for _ in range(2))
+    decay, beta = -2 * torch.rand(batch, heads, tokens), torch.rand(batch, heads, tokens)
+    return q, k, torch.randn(batch, heads, tokens, value), decay, beta, torch.randn(batch, heads, key, value)
+
+
+@pytest.mark.parametrize(("tokens", "chunk"), [(1, 32), (32, 32), (64, 32), (75, 32), (75, 16), (20, 32)])
+def test_chunks_are_the_recurrence(recipe, tokens, chunk):
+    torch, rule = recipe("torch"), recipe("gated_delta")
+    given = drawn(torch, tokens)
+    for ours, plain in zip(rule.gated_delta(*given, chunk), stepped(torch, *given), strict=True):
+        assert float((ours - plain).abs().max()) < 1e-5
+
+
+def test_equal_keys_that_are_written_whole_do_not_overflow(recipe):
+    """The worst case of the triangular system: products of the chunk's own matrix would lose every digit."""
+    torch, rule = recipe("torch"), recipe("gated_delta")
+    q, k, v, decay, beta, state = drawn(torch, 64)
+    k, decay, beta = k[:, :, :1].expand_as(k), torch.zeros_like(decay), torch.ones_like(beta)
+    ours, plain = rule.gated_delta(q, k, v, decay, beta, state), stepped(torch, q, k, v, decay, beta, state)
+    assert float((ours[0] - plain[0]).abs().max()) < 1e-4
+
+
+def test_a_wrong_decay_is_noticed(recipe):
+    """Negative control."""
+    torch, rule = recipe("torch"), recipe("gated_delta")
+    q, k, v, decay, beta, state = drawn(torch, 64)
+    ours, plain = rule.gated_delta(q, k, v, decay * 1.01, beta, state), stepped(torch, q, k, v, decay, beta, state)
+    assert float((ours[0] - plain[0]).abs().max()) > 1e-3
+
+
+def test_a_layer_that_reads_in_parts_reads_the_same(recipe):
+    torch, rule = recipe("torch"), recipe("gated_delta")
+    torch.manual_seed(1)
+    layer, x = rule.GatedDelta(SIZES), torch.randn(2, 50, 48)
+    with torch.no_grad():
+        past = {}
+        parts = [layer(x[:, :37], past), *(layer(x[:, at : at + 1], past) for at in range(37, 50))]
+        assert float((torch.cat(parts, 1) - layer(x, {})).abs().max()) < 1e-5
+
+
+TOKENS, STEPS = 70, 3
+HYBRID = Path(specdec_cli.__file__).parent / "demo/hybrid"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """As the hybrid that ships, but of four narrow layers."""
+    made = tmp_path_factory.mktemp("hybrid") / "hybrid"
+    shutil.copytree(HYBRID, made, ignore=shutil.ignore_patterns("*.md"))
+    config = json.loads((made / "config.json").read_text())
+    config["text_config"] |= {"num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96}
+    (made / "config.json").write_text(json.dumps(config))
+    return made
+
+
+@pytest.fixture(scope="module")
+def network(recipe, folder):
+    """Random; its weights are numbers that float16 holds, and so are the norms' with 1 added. Its folder has them."""
+    torch, networks = recipe("torch"), recipe("networks")
+    torch.manual_seed(0)
+    made = networks.Hybrid(networks.Config(folder))
+    with torch.no_grad():
+        for name, value in made.named_parameters():
+            value.mul_(3 if value.dim() == 2 else 1)
+            if name.endswith("norm.weight") or "norm_" in name:
+                value.add_(torch.randn_like(value) * 0.1).mul_(64).round_().div_(64)
+            value.copy_(value.half().float())
+    halves = {name: value.half() for name, value in made.state_dict().items()}
+    recipe("safetensors.torch").save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
+    return made.requires_grad_(False)
+
+
+@pytest.fixture(scope="module")
+def ids(recipe):
+    torch = recipe("torch")
+    return torch.randint(0, 2048, (1, TOKENS), generator=torch.Generator().manual_seed(1))
+
+
+def test_the_trunk_is_mlx_lms_qwen3_5(network, folder, ids):
+    target = load(read_checkpoint(folder, "hybrid")).network.module
+    theirs, ours = np.array(target(mx.array(ids.numpy()))), network(ids).numpy()
+    difference = np.abs(theirs - ours).max()
+    print(f"max abs logit difference {difference:.1e} of {np.abs(ours).max():.1f}")
+    assert difference < 1e-4 * np.abs(ours).max()
+
+
+def test_the_head_is_specdecs_at_every_step(network, folder, ids):
+    output_head = load(read_checkpoint(folder, "hybrid")).network.hidden.output_head
+    files = find_head(read_checkpoint(folder, "hybrid"))
+    assert files.zero_centred and len(files.tensors) == 15
+    states, embedded = network.states(ids), output_head.embed(mx.array(ids[0, 1:].numpy()))[None]
+    scored = load_head(files, 64).guesses(embedded, mx.array(states[:, :-1].numpy()), STEPS)
+    for step, (rows, ours) in enumerate(zip(scored, network.guesses(ids, states, STEPS), strict=True), 1):
+        theirs = np.array(output_head.logits(rows[0, : TOKENS - step]))
+        assert np.abs(theirs - ours[0].numpy()).max() < 1e-4 * float(ours.abs().max())
+
+
+def test_reading_in_parts_is_reading_at_once(recipe, network, ids):
+    torch = recipe("torch")
+    pasts = [{} for _ in network.model.layers]
+    parts = [network(ids[:, :41], pasts), *(network(ids[:, at : at + 1], pasts) for at in range(41, TOKENS))]
+    assert float((torch.cat(parts, 1) - network(ids)).abs().max()) < 1e-4
+
+
+def test_a_guess_reads_no_later_token(recipe, network, ids):
+    """Step s behind position p knows the tokens up to p + s, and no more."""
+    other = ids.clone()
+    other[0, 40:] = (other[0, 40:] + 1) % 2048
+    pairs = (network.guesses(each, network.states(each), STEPS) for each in (ids, other))
+    for step, (one, two) in enumerate(zip(*pairs, strict=True), 1):
+        assert bool((one[0, : 40 - step] == two[0, : 40 - step]).all())
+        assert not bool((one[0, 40 - step] == two[0, 40 - step]).all())

@@ -19,7 +19,7 @@ from fakes.planted import (
     precise_folder,
     zeroed_keys,
 )
-from specdec_cli.apps.audit.prompts import BUNDLED, read_prompts
+from specdec_cli.apps.audit.command import BUNDLED, read_prompts
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.request import Request
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, plain_steps
@@ -62,7 +62,7 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled(specdec):
     lines = [line.rstrip() for line in out.splitlines()]
     rows = [line.split() for line in lines[1:17]]
     assert (code, err) == (0, "") and max(map(len, lines)) <= 80
-    assert [row[:2] for row in rows] == [[s.name, rule] for s in BUNDLED for rule in ("greedy", "coupled")]
+    assert [row[:2] for row in rows] == [[name, rule] for name, _ in BUNDLED for rule in ("greedy", "coupled")]
     assert " ".join(lines[23:]).startswith("lossless here: 16 of 16 answers are identical (")
 
 
@@ -198,7 +198,7 @@ def test_a_pass_verifies_one_row_more_than_tokens_are_drafted():
 def test_a_line_of_a_file_is_a_prompt_named_by_its_number(tmp_path):
     file = tmp_path / "p.txt"
     file.write_text("one\n\n  two \r\n")
-    assert [(prompt.name, prompt.text) for prompt in read_prompts(file)] == [("line 1", "one"), ("line 3", "two")]
+    assert read_prompts(file) == (("line 1", "one"), ("line 3", "two"))
     for content, message in ((b" \n\n", "3 lines, all empty"), (b"a\xff", "not UTF-8: byte 1")):
         file.write_bytes(content)
         with pytest.raises(UsageError, match=message):

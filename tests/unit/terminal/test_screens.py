@@ -1,24 +1,32 @@
-"""Whatever is printed fits the terminal, and nothing that it names acts on it. A new screen is a row."""
+"""Whatever is printed fits the terminal, and nothing that it names acts on it; pages can be read anywhere."""
 
 from __future__ import annotations
 
 import io
 import re
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
 from rich.cells import cell_len
+from rich.style import Style
 
 from fakes.bench import sample_result
 from specdec_cli.apps.audit.screen import print_audit
 from specdec_cli.apps.bench.report import compare, reports
 from specdec_cli.apps.bench.screen import print_bench, print_comparison
 from specdec_cli.apps.pairs.screen import print_pairs
+from specdec_cli.apps.replay import picture
+from specdec_cli.core.fates import Fate
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
 from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.system.machine import MachineState
+from specdec_cli.terminal import export
 from specdec_cli.terminal.display import print_columns, print_line
+from specdec_cli.terminal.html import Markup, element, fill, joined, markup
+from specdec_cli.terminal.panel.answer import ANSWER_STYLES
+from specdec_cli.terminal.panel.rounds import STYLES
 from specdec_cli.terminal.terminal import make_console
 
 EVIL = "a\x1b]0;title\x07\x9b2J\x1b[2Jname"
@@ -59,3 +67,68 @@ def test_no_line_is_wider_than_the_terminal_and_no_control_code_reaches_it(monke
     text = out.getvalue()
     assert "name" in text and not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", text), ascii(text)
     assert max(map(cell_len, text.splitlines())) <= width
+
+
+LEAST_CONTRAST = 4.5  # WCAG 2.2, 1.4.3
+INKS = ("ink", "soft", "green", "red", "grey", "amber", "cyan", "violet")
+LIGHT, DARK = (files("specdec_cli.terminal") / "pages" / "palette.css").read_text().split("@media")
+
+
+def luminance(colour):
+    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one, other):
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("css", [LIGHT, DARK], ids=["light", "dark"])
+def test_every_ink_can_be_read_on_paper_and_on_cards(css):
+    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", css))
+    found = {(ink, on): contrast(colours[ink], colours[on]) for ink in INKS for on in ("paper", "card")}
+    assert {pair: ratio for pair, ratio in found.items() if ratio < LEAST_CONTRAST} == {}
+
+
+def test_black_on_white_has_the_contrast_that_the_standard_says():
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+
+
+@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES, picture.STYLES], ids=["answer", "rounds", "picture"])
+@pytest.mark.parametrize("background", ["#ffffff", "#000000"])
+def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, background):
+    """Amber on white had 2.9. A word that is dim would have less than its colour."""
+    found = {key: Style.parse(style) for key, style in styles.items()}
+    assert all(style.color.number >= 16 and not style.dim for style in found.values())
+    ratios = {key: contrast(style.color.get_truecolor().hex, background) for key, style in found.items()}
+    assert {key: ratio for key, ratio in ratios.items() if ratio < LEAST_CONTRAST} == {}
+
+
+def test_a_picture_is_black_and_every_fate_has_a_style():
+    assert export.THEME.background_color.hex == "#000000" and ANSWER_STYLES.keys() == set(Fate)
+
+
+def test_text_is_escaped_and_markup_is_not():
+    assert markup('<a> & "b"') == "&lt;a&gt; &amp; &quot;b&quot;"
+    assert markup(Markup("<b>")) == "<b>"
+
+
+@pytest.mark.parametrize("char", ["\x00", "\x1b", "\x9b", "\u202e", "\ud800", "\ufffe"])
+def test_what_no_page_may_hold_becomes_a_replacement_character(char):
+    assert markup(f"a{char}b") == "a\ufffdb"
+
+
+def test_an_element_escapes_its_text_and_its_attributes():
+    assert element("p", "<", class_='"x"', aria_label="a&b") == '<p class="&quot;x&quot;" aria-label="a&amp;b">&lt;</p>'
+    assert joined([element("i"), element("b")], "\n") == "<i></i>\n<b></b>"
+
+
+def test_a_value_that_names_another_is_not_filled_again():
+    assert "{{legend}}" in fill("serve/chat", {"legend": "{{legend}}"})
+
+
+def test_a_missing_value_is_an_error():
+    with pytest.raises(KeyError):
+        fill("bench", {})

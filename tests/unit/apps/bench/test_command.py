@@ -8,17 +8,16 @@ import sys
 import time
 import tomllib
 from contextlib import nullcontext
+from dataclasses import replace
 
 import pytest
 
 from fakes.models import TINY, tiny_folder
 from specdec_cli.apps.bench.bench import parse_lengths
-from specdec_cli.apps.bench.options import BenchOptions
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.result import from_dict, read_result
 from specdec_cli.command.table import CONTENDERS
 from specdec_cli.command.values import parse_seconds
-from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DRAFTERS
 from specdec_cli.pairs import registry as models_toml
 from specdec_cli.pairs.pair import Pair
@@ -119,63 +118,42 @@ def test_several_drafts_drafters_and_temperatures_share_one_target(home):
     assert good > 2 * bad
 
 
-def test_a_packaged_pair_is_copied_whole_when_its_k_is_written(tmp_path):
-    """An entry of the user's file replaces the packaged one, so that it has to hold all of it."""
-    pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
+def test_what_is_written_is_all_of_the_pair_with_its_k_drafter_and_draft_context_and_once_a_chip(tmp_path):
+    """An entry of the user's file replaces the packaged one; the draft context of the first --write stayed."""
     path = tmp_path / "models.toml"
-    for k, chip in ((3, "one"), (5, "two"), (6, "one")):
-        models_toml.record_measured(path, pair, k, {"chip": chip, "k": k, "speedup": 1.5, "low": None})
-    found = read_registry(path, "yours").find("demo")
-    assert (found.target, found.draft, found.k, found.note) == (pair.target, pair.draft, 6, "a toy")
-    measured = tomllib.loads(path.read_text())["pairs"]["demo"]["measured"]
-    assert measured == [{"chip": "two", "k": 5, "speedup": 1.5}, {"chip": "one", "k": 6, "speedup": 1.5}]
-
-
-def test_k_drafter_and_draft_context_are_written_together(tmp_path):
-    """The draft context of the first --write stayed, and that of a later one was lost."""
-    path = tmp_path / "models.toml"
-    for context in (8, 33, "full", 1024):
-        pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", source="packaged", draft_context=context)
-        entry = {"chip": f"at {context}", "k": 3, "drafter": "model", "draft_context": context}
-        models_toml.record_measured(path, pair, 3, entry)
+    for k, chip, context in ((3, "one", 8), (5, "two", "full"), (6, "one", 1024)):
+        pair = Pair("demo", "specdec:demo/target", "specdec:demo/draft", 4, "a toy", target_bytes=7, source="packaged")
+        entry = {"chip": chip, "k": k, "drafter": "model", "draft_context": context, "speedup": 1.5, "low": None}
+        models_toml.record_measured(path, replace(pair, draft_context=context), k, entry)
         found = read_registry(path, "yours").find("demo")
-        assert (found.k, found.drafter, found.draft_context) == (3, "model", context)
-        assert tomllib.loads(path.read_text())["pairs"]["demo"]["measured"][-1]["draft_context"] == context
+        assert (found.target, found.draft, found.note) == (pair.target, pair.draft, "a toy")
+        assert (found.k, found.drafter, found.draft_context) == (k, "model", context)
+    measured = tomllib.loads(path.read_text())["pairs"]["demo"]["measured"]
+    told = [[one.pop(name) for name in ("chip", "k", "draft_context")] for one in measured]
+    assert told == [["two", 5, "full"], ["one", 6, 1024]]
+    assert measured == [{"drafter": "model", "speedup": 1.5}] * 2
 
 
 @pytest.mark.parametrize(
     ("arguments", "context", "own"),
     [(("-p", "demo"), 1024, True), (("-p", "demo"), 33, False), (("-p", "mine"), 64, True)],
 )
-def test_a_bench_records_the_draft_context_in_effect(specdec, monkeypatch, arguments, context, own):
+def test_a_bench_records_the_draft_context_in_effect_and_keeps_the_machine_awake(
+    specdec, monkeypatch, arguments, context, own
+):
     seen = []
     if not own:
         monkeypatch.setenv("SPECDEC_DRAFT_CONTEXT", str(context))
 
     def load_machine(request, cancelled, tell, report):
-        seen.append(request.settings)
+        seen.append((request.settings.draft_context, request.settings.own_context))
         raise KeyboardInterrupt
 
     specdec.models.write_text('schema_version = 1\n[pairs.mine]\ntarget = "specdec:demo/target"\ndraft_context = 64\n')
-    monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
-    assert specdec("bench", "-q", *arguments)[0] == 130
-    assert [(settings.draft_context, settings.own_context) for settings in seen] == [(context, own)]
-
-
-def test_a_bench_keeps_the_machine_awake_while_it_loads_and_measures(specdec, monkeypatch):
-    seen = []
-
-    def load_machine(request, cancelled, tell, report):
-        seen.append("loads")
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("specdec_cli.apps.bench.bench.awake", lambda: nullcontext(seen.append("awake")))
     monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
-    assert specdec("bench", "-q", "-p", "demo")[0] == 130
-    assert seen == ["awake", "loads"]
-
-
-# Options
+    assert specdec("bench", "-q", *arguments)[0] == 130
+    assert seen == ["awake", (context, own)]
 
 
 @pytest.mark.parametrize(
@@ -188,13 +166,6 @@ def test_lists_and_ranges(text, ks):
 
 def test_seconds_minutes_and_hours():
     assert [parse_seconds("--x", text) for text in ("90", "90s", "2m", "1.5m", "1h")] == [90, 90, 120, 90, 3600]
-    with pytest.raises(UsageError, match="--time-budget soon is not a time"):
-        parse_seconds("--time-budget", "soon")
-
-
-def test_the_defaults_are_those_of_the_contract():
-    defaults = BenchOptions()
-    assert (defaults.k, defaults.time_budget, defaults.seed, defaults.rule) == ("0-8,auto", "2m", 0, "auto")
 
 
 def test_whoever_drafts_can_be_measured():

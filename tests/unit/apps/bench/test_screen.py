@@ -1,17 +1,26 @@
-"""The bench's tables, whole, at the widths people have."""
+"""The bench's tables and its page, whole: what they say at the widths people have, and that sliders reckon right."""
 
+import csv
+import html
 import io
+import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
+from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
-from fakes.bench import sample_result
-from specdec_cli.apps.bench.report import compare, reports
+from fakes.bench import DRAFT, sample_result
+from specdec_cli.apps.bench import sentences
+from specdec_cli.apps.bench.page import HEADINGS, csv_table, html_page, markdown, svg_picture, verify_costs
+from specdec_cli.apps.bench.report import CostCurve, compare, reports
 from specdec_cli.apps.bench.result import Contender
-from specdec_cli.apps.bench.screen import _change, bench_progress, print_bench, print_comparison
+from specdec_cli.apps.bench.screen import bench_progress, print_bench, print_comparison
+from specdec_cli.core.gain import round_steps, speedup, tokens_per_round
 from specdec_cli.core.progress import Step
-from specdec_cli.measure.intervals import Interval
 from specdec_cli.system.machine import MachineState
 from specdec_cli.terminal.panel.status import StatusLine
 from specdec_cli.terminal.terminal import make_console
@@ -75,7 +84,11 @@ def test_a_machine_with_more_to_do_than_cores_is_told_beside_the_result(result, 
 
 
 def test_a_bench_that_says_don_t_says_so_first_and_names_plain_decoding(monkeypatch):
-    found = drawn(sample_result("M1 Pro", budget_seconds=120.0), 80, monkeypatch)
+    losing = sample_result("M1 Pro", budget_seconds=120.0)
+    page = html_page(losing)
+    assert 'class="advice no"' in page and "Plain decoding (K 0): no K is clearly faster" in page
+    assert re.search(r'<tr class="chosen"><th scope="row">0<', page) and "-k 0" in page
+    found = drawn(losing, 80, monkeypatch)
     assert "plain decoding (K 0): no K is clearly faster; the best, K 1:" in " ".join(found.split())
     assert found.rstrip().endswith("specdec run -p qwen3-8b -k 0 'your prompt'")
     assert found.count("★") == found.count("★0") == 1
@@ -94,12 +107,6 @@ def test_several_drafts_are_compared_in_one_table_at_their_best_k(monkeypatch):
     assert any(marked[1] in row for row in rows) and "  draft" not in GOLDEN_80
 
 
-# Two benches side by side
-
-
-# Progress
-
-
 def test_a_comparison_shows_k_as_typed_and_no_interval_that_says_nothing(result):
     """`ks (0, 1, 2, … 'auto')  (2,)` and `-16.7 % (-99.5 to +14079.6)`."""
     some = replace(result, settings=replace(result.settings, ks=(0, 2, 3, 4, 6, "auto")))
@@ -113,7 +120,6 @@ def test_a_comparison_shows_k_as_typed_and_no_interval_that_says_nothing(result)
     calm = io.StringIO()
     print_comparison(calm, compare(result, some), ("one.json", "other.json"))
     assert "too noisy" not in calm.getvalue()
-    assert _change(Interval(1.1, 1.0, 1.2, 2)).plain == "+10.0 % (+0.0 to +20.0)"  # two prompts are few, not noisy
 
 
 @pytest.mark.parametrize("quiet", [False, True])
@@ -125,3 +131,151 @@ def test_progress_says_how_far_it_is_and_what_is_measured(quiet, monkeypatch):
         tell("this machine is slow")
     assert heard == [Step("", 20, 100, "%", "1:40 left · K 4 on chat: b")]
     assert err.getvalue() == "" if quiet else "this machine is slow\n"
+
+
+VOID = {"meta", "input", "hr", "br", "link", "img"}
+C, V = 0.1, [1.0, 1.05, 1.2, 1.6, 2.2]
+
+
+def predicted(accuracy, k, draft_step=C, verify=V):
+    return speedup(tokens_per_round(accuracy, k), round_steps(k, draft_step, verify[k]))
+
+
+@pytest.fixture(scope="module")
+def page(result):
+    return html_page(result)
+
+
+def data_of(page):
+    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    return json.loads(found)
+
+
+class Balanced(HTMLParser):
+    """Fails on a tag that is closed out of order or never."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.ids += [value for name, value in attributes if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_well_formed_loads_nothing_and_every_label_names_its_slider(page):
+    parser = Balanced()
+    parser.feed(page)
+    assert parser.open == [] and len(set(parser.ids)) == len(parser.ids)
+    assert set(re.findall(r'<label for="(\w+)"', page)) == set(re.findall(r'<input type="range" id="(\w+)"', page))
+    assert not re.search(r"""(src|href|action)=|url\(|@import|https?://|fetch\(|import\(""", page)
+
+
+def test_every_k_is_a_row_with_its_bar_the_recommended_one_is_marked_and_every_kind_is_one(result, page):
+    (report,) = reports(result)
+    body, kinds = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)
+    rows = re.findall(r"<tr( class=\"chosen\")?>(.*?)</tr>", body)
+    assert [re.search(r'<th scope="row">(\w+)<', row)[1] for _, row in rows] == [str(row.k) for row in report.rows]
+    assert [re.search(r">(\w+)</th>", row)[1] for chosen, row in rows if chosen] == [str(report.recommendation.k)]
+    assert {row.count("<td>") + 1 for _, row in rows} == {len(HEADINGS)}
+    assert re.findall(r'<th scope="row">(\w+)<', kinds) == [row.kind for row in report.kinds]
+    gauges = re.findall(r'<span class="gauge">(.*?)</td>', body)
+    assert all(gauge.count("<b ") == 1 for gauge in gauges), "each bar has plain decoding"
+    assert [gauge.count("<i ") for gauge in gauges] == [0] + [1] * (len(gauges) - 1), "which has no interval"
+    ends = [float(end) for gauge in gauges for end in re.findall(r"(?:left|width): ([\d.]+)%", gauge)]
+    assert ends and max(ends) <= 100
+
+
+def test_an_interrupted_bench_says_so_and_an_interval_of_too_few_prompts_is_not_written():
+    """One measured prompt of `auto` once had an interval up to exp(700), and the table was a thousand digits wide."""
+    few = sample_result(cancel_after=20)
+    page = html_page(few)
+    assert few.partial and "Interrupted: these numbers are valid" in page and "the safest choice" in page
+    body = re.findall(r"<tbody>(.*?)</tbody>", page, re.S)[0]
+    assert max(map(len, re.findall(r"<td>([^<]*)</td>", body))) < 14 and 'class="pace few"' in body
+    empty = replace(few, samples=(), costs=())
+    assert "<h1>" in html_page(empty) and 'id="accuracy"' not in html_page(empty)
+    ElementTree.fromstring(svg_picture(empty))
+
+
+def test_foreign_names_are_never_markup():
+    kinds = {"</script><b>\x1b[2J\u202e": 0.8, "code": 0.8}
+    hostile = sample_result(pair='"><script>alert(1)</script>\x00', kinds=kinds)
+    page = html_page(hostile)
+    assert page.count("<script") == 3 and "<b>\x1b" not in page and not re.search("[\x00\x1b\u202e]", page)
+    assert data_of(page)[0]["rates"][0][0].startswith("</script>")
+    ElementTree.fromstring(svg_picture(hostile))
+
+
+def test_the_sliders_have_the_measured_costs_and_rows_that_were_not_measured_lie_between(result, page):
+    (report,), (entry,) = reports(result), data_of(page)
+    assert (entry["c"], entry["v"]) == (report.curve.draft_step, verify_costs(report.curve))
+    assert entry["k"] == report.recommendation.k and len(entry["rates"]) == 7
+    assert verify_costs(CostCurve({1: 0.1}, {3: 1.4, 5: 2.0}, 0.02)) == pytest.approx([1.0, 1.2, 1.4, 1.7, 2.0])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_page_s_script_reckons_as_the_tested_formula_does(page):
+    (model,) = re.findall(r'<script id="model">(.*?)</script>', page, re.S)
+    grid = [(a / 10, k) for a in range(11) for k in range(5)]
+    script = model + (
+        f"const v = {V}, c = {C};"
+        f"console.log(JSON.stringify({[list(pair) for pair in grid]}.map(([a, k]) => predictedSpeedup(a, k, c, v))));"
+        "console.log(JSON.stringify([0, 1, 2, 3, 4].map((k) => breakEven(k, c, v))));"
+        "console.log(JSON.stringify(breakEven(1, 0.5, [1, 1.6])));"
+    )
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True, timeout=60)
+    speeds, evens, never = map(json.loads, done.stdout.splitlines())
+    assert speeds == pytest.approx([predicted(a, k) for a, k in grid])
+    assert evens[0] is None and never is None
+    assert [predicted(even, k) for k, even in enumerate(evens[1:], 1)] == pytest.approx([1.0] * 4)
+
+
+@pytest.mark.slow
+@pytest.mark.full
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
+def test_moved_sliders_show_the_new_numbers_in_a_browser(page, result, tmp_path):
+    """The address carries the positions, by the same way that a hand moves the sliders."""
+    file = tmp_path / "page.html"
+    file.write_text(page)
+    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom", f"file://{file}#a=90&k=5"]
+    seen = subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+    (curve,) = (report.curve for report in reports(result))
+    tokens, speed = tokens_per_round(0.9, 5), predicted(0.9, 5, curve.draft_step, verify_costs(curve))
+    shown = {name: re.search(rf'<b id="{name}"[^>]*>([^<]*)<', seen)[1] for name in ("speedup", "saved", "tokens")}
+    assert shown == {"speedup": f"{speed:.2f}×", "saved": str(round(100 - 100 / tokens)), "tokens": f"{tokens:.2f}"}
+    assert 'aria-valuetext="5 draft tokens a round"' in seen
+
+
+def test_the_tables_can_be_pasted_as_markdown_and_read_as_csv(result):
+    (report,) = reports(result)
+    text = markdown(replace(result, settings=replace(result.settings, pair="a|b")))
+    assert "## specdec bench: a|b on Apple M4 Pro" in text and f"**{sentences.conclusion(report)}.**" in text
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 + len(report.rows) + 2 + len(report.kinds)
+    bold = [line for line in rows if line.startswith("| **")]
+    assert [line.split("|")[1].strip(" *") for line in bold] == [str(report.recommendation.k)]
+    assert all(line.count("|") == rows[0].count("|") for line in rows[: 2 + len(report.rows)])
+    found = list(csv.DictReader(io.StringIO(csv_table(result))))
+    assert [(row["k"], row["kind"]) for row in found] == [
+        (str(row.k), row.kind) for row in (*report.rows, *report.kinds)
+    ]
+    two = next(row for row in report.rows if row.k == 2)
+    written = next(row for row in found if row["k"] == "2" and not row["kind"])
+    assert [float(written[f"speedup{end}"]) for end in ("", "_low", "_high")] == [
+        two.speedup.mean,
+        two.speedup.low,
+        two.speedup.high,
+    ]
+
+
+def test_several_contenders_can_be_chosen_between():
+    page = html_page(sample_result(contenders=(DRAFT, Contender("ngram")), temperatures=(0.0, 0.7), budget_seconds=400))
+    names = [entry["name"] for entry in data_of(page)]
+    assert len(names) == 4 and names[1] == "ngram, temperature 0"
+    assert [html.unescape(name) for name in re.findall(r"<option>(.*?)</option>", page)] == names

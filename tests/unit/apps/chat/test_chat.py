@@ -1,18 +1,28 @@
-"""A chat's own state: its pair, its context, its file and its toolbar."""
+"""A chat without a terminal: its pair, context, file and toolbar; its loop; its memory; and that it survives."""
 
 from __future__ import annotations
 
+import errno
+import io
+from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
 
-from fakes.chat import chat_with, networks, ran, recorded
-from specdec_cli.apps.chat.chat import Loaded
+from fakes.chat import chat_with, networks, ran, recorded, tokenizer_in
+from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
-from specdec_cli.apps.chat.screen import toolbar
-from specdec_cli.core.errors import NotAvailable
+from specdec_cli.apps.chat.loop import LineReader, is_open, run_chat, unfenced
+from specdec_cli.apps.chat.screen import ChatScreen, toolbar
+from specdec_cli.command.process import as_user_error
+from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.engine import device
+from specdec_cli.pairs.limits import HEADROOM
+from specdec_cli.session.capacity import capacity_of
+from specdec_cli.session.signals import Presses
+from specdec_cli.terminal.display import TraceDisplay
 
 
 def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tmp_path):
@@ -111,3 +121,168 @@ def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     same = SimpleNamespace(pair=SimpleNamespace(names=("org/m", "org/m"), draft_kind="model"))
     assert Loaded(spec, same).summary.endswith("target org/m, draft org/m")  # the same folder twice
     assert Loaded(spec, own).summary == f"{spec.pair.name}: target org/hybrid, its own head (mtp)"
+
+
+def test_answers_alone_are_on_stdout(opened):
+    code, out, err = ran(opened, "hello", "and then?")
+    answers = [turn.answer.text for turn in opened[0].conversation.turns]
+    assert (code, out) == (0, "".join(f"{answer}\n" for answer in answers))
+    assert err.count("8 tokens in") == 2
+
+
+def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
+    chat, _, err = opened
+    chat.settings = chat.settings.with_value("max-context", "60")
+    code, out, _ = ran(opened, "x" * 90, "hi")
+    assert code == 5 and "prompt is too long: 108 tokens > 59 maximum" in err.getvalue()
+    assert chat.given == ["", "x" * 90, ""] and [why[:16] for why in chat.refusals] == ["", "prompt is too lo", ""]
+    assert len(chat.conversation.turns) == 1 and out
+    assert ran(opened, "/nothing", lenient=True)[0] == 0 and chat.refusals == ["", ""]  # a person saw it
+
+
+def test_ctrl_c_twice_within_a_second_leaves_with_130(opened):
+    slow = Presses(iter([0.0, 1.5, 3.0]).__next__)
+    assert ran(opened, KeyboardInterrupt, KeyboardInterrupt, KeyboardInterrupt, presses=slow)[0] == 0
+    fast = Presses(iter([0.0, 1.5, 2.4]).__next__)
+    assert ran(opened, *[KeyboardInterrupt] * 3, "hello", presses=fast)[:2] == (130, "")
+
+
+def test_a_message_that_begins_with_a_slash_needs_a_space_or_fences(opened):
+    ran(opened, " /etc is a folder", '"""/etc"""')
+    assert [turn.user for turn in opened[0].conversation.turns] == [" /etc is a folder", "/etc"]
+
+
+def test_blank_lines_are_no_messages_and_leaving_reads_no_further(opened):
+    assert ran(opened, "", "   ", '""""""')[:2] == ran(opened, "/exit", "hello")[:2] == (0, "")
+
+
+def lines_of(text, prompt=None):
+    reader, found = LineReader(io.BytesIO(text), prompt), []
+    while True:
+        try:
+            found.append(reader.read(""))
+        except EOFError:
+            return found
+
+
+def test_a_line_is_a_message_and_fences_hold_several_lines():
+    assert lines_of(b'a\r\n"""b\nc\n"""\nd') == ["a", '"""b\nc\n"""', "d"]
+    assert lines_of(b'"""never\nclosed') == ['"""never\nclosed']
+
+
+def test_a_line_that_is_not_utf8_is_a_usage_error():
+    with pytest.raises(UsageError, match="byte 0xe9 at 1 of 3"):
+        lines_of(b"h\xe9\n")
+
+
+def test_a_dumb_terminal_gets_a_prompt():
+    prompt = io.StringIO()
+    assert lines_of('"""\nü\n"""\n'.encode(), prompt) == ['"""\nü\n"""']
+    assert prompt.getvalue() == "> … … > "
+
+
+@pytest.mark.parametrize(
+    ("text", "open_", "inner"),
+    [('"""a', True, "a"), ('"""', True, ""), ('"""a"""', False, "a"), ('a"""', False, 'a"""'), ('""""', True, '"')],
+)
+def test_fences_open_close_and_go(text, open_, inner):
+    assert (is_open(text), unfenced(text)) == (open_, inner)
+
+
+def test_a_first_message_is_sent_before_anything_is_read(opened):
+    chat, _, err = opened
+    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, as_user_error, "hello") == 0
+    assert [turn.user for turn in chat.conversation.turns] == ["hello", "and then?"]
+    assert err.getvalue().startswith("> hello\n")
+
+
+TOKENS = 1500
+
+
+@pytest.fixture
+def small(pair, monkeypatch):
+    """A chat on a device that holds the weights and the caches of TOKENS tokens."""
+    session = recorded(*pair)
+    capacity = capacity_of(session.pair)
+    room = capacity.weight_bytes + capacity.cache_bytes(TOKENS)
+    monkeypatch.setattr(device, "working_set_bytes", lambda: int(room / HEADROOM) + 2)
+    return chat_with(session, max_tokens=8)
+
+
+@pytest.mark.slow
+def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_on_after_clear(small):
+    """The bug: a chat looked at its memory for 4,096 tokens when it began, and crossed it in silence."""
+    chat, _, err = small
+    assert chat.context_limit == chat.request().max_context == TOKENS
+    assert ran(small, "x" * 300)[0] == 0
+    assert "memory" not in err.getvalue() + "".join(chat.toolbar)
+    assert ran(small, *["x" * 300] * 3)[0] == 0
+    assert err.getvalue().count("memory 9") == 1 and chat.toolbar[0].startswith("memory 9")
+    assert "--kv-bits 8 shrinks the caches, --drafter none frees" in chat.toolbar[0]
+    turns = chat.conversation.turns
+    assert ran(small, "y" * 900)[0] == 5
+    assert chat.conversation.turns == turns and chat.given[-1] == "y" * 900
+    assert f"tokens > {TOKENS - 1} maximum: the memory of " in err.getvalue()
+    assert "/clear starts anew; --kv-bits 8" in err.getvalue()
+    assert ran(small, "/clear", "y" * 900)[0] == 0
+    assert len(chat.conversation.turns) == 1
+
+
+def test_a_pair_that_was_loaded_though_it_does_not_fit_is_not_refused_word_by_word(pair, monkeypatch):
+    session = recorded(*pair)
+    monkeypatch.setattr(device, "working_set_bytes", lambda: 1000)
+    assert ran(chat_with(session, max_tokens=8), "hello")[0] == 0
+
+
+FULL = Path("/dev/full")
+needs_full_disk = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
+SECOND_TURN_FAILS = "{% if messages|length > 1 %}{{ 1 / 0 }}{% endif %}{{ messages[0].content }}"
+
+
+def test_a_save_that_fails_shows_one_line_and_the_message_is_not_given_back(opened, tmp_path, full_disk):
+    """It was: the message stood in the editor again and in the conversation, so it was sent twice."""
+    chat, _, err = opened
+    chat.saved_to = tmp_path / "chat.jsonl"
+    with full_disk(errno.ENOSPC):
+        code, _, _ = ran(opened, "hello", "again")
+    assert (code, chat.given) == (5, ["", "", ""])
+    assert [turn.user for turn in chat.conversation.turns] == ["hello", "again"]
+    assert err.getvalue().count("chat.jsonl cannot be written: No space left on device") == 2
+    assert [path.name for path in tmp_path.iterdir()] == []
+
+
+def test_a_template_that_fails_on_the_second_turn_leaves_the_first_and_loads_no_transcript_of_two(pair, tmp_path):
+    """A division by zero in a template ended the chat with exit 1 and its Python name."""
+    tokenizer = tokenizer_in(tmp_path / "t", chat_template=SECOND_TURN_FAILS)
+    path = tmp_path / "two.jsonl"
+    turn = '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
+    path.write_text('{"transcript": 1, "id": "x"}\n' + turn * 2)
+    opened = chat_with(recorded(pair[0], tokenizer))
+    code, _, err = ran(opened, "hello", "again", "/show settings", f"/load {path}")
+    assert code == 2 and "chat template refuses the messages user, assistant, user: division by zero" in err
+    assert [turn.user for turn in opened[0].conversation.turns] == ["hello"] and err.count("division by zero") == 2
+    assert opened[0].given == ["", "", "again", "", ""]
+
+
+@pytest.mark.slow
+@needs_full_disk
+def test_a_trace_on_a_full_disk_ends_with_one_line_and_the_replies_go_on(pair):
+    """It ended the chat with `OSError` and exit 1."""
+    chat, out, err = chat_with(recorded(*pair))
+    trace = TraceDisplay(FULL)
+    chat.screen = screen = ChatScreen(out, err, trace=trace)
+    ran((chat, out, err), "hello", "again")
+    trace.close()
+    assert len(chat.conversation.turns) == 2 and screen.trace_code == 5
+    assert err.getvalue().count("--trace /dev/full ends here, it cannot be written: No space left on device") == 1
+
+
+@pytest.mark.parametrize("error", [RecursionError("too deep"), OSError(28, "No space left")])
+def test_a_failure_that_nobody_foresaw_ends_one_line(opened, monkeypatch, error):
+    def ask(self, text, attempt=0):
+        raise error
+
+    monkeypatch.setattr(Chat, "ask", ask)
+    code, _, err = ran(opened, "hello", "again", lenient=True)
+    assert (code, opened[0].given) == (0, ["", "hello", "again"])
+    assert err.count("hint: ") == 2 and type(error).__name__ not in err

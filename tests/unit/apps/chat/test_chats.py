@@ -1,21 +1,27 @@
-"""`specdec chats`, and what `chat` keeps: continued, listed, searched, shown, exported, deleted, killed."""
+"""specdec chats, and what a chat keeps: when, where, on disk what was read of it; listed, shown, continued, deleted."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import re
 import signal
+import stat
 import sys
 import time
+from dataclasses import replace
 
 import pexpect
 import pytest
 
+from fakes.chat import chat_with, only_ascii, ran, recorded
 from fakes.terminal import Terminal
 from specdec_cli.session.conversation import Answer, Conversation, Turn
-from specdec_cli.session.kept_chats import TOLD, kept_chats, kept_folder
+from specdec_cli.session.disk_cache import DiskCache
+from specdec_cli.session.disk_entries import Entry, disk_cache_folder, facts_files
+from specdec_cli.session.kept_chats import DELETED, FORKED, TOLD, Keeper, delete, kept_chats, kept_folder
 from specdec_cli.session.transcript import Transcript, load, save
 
 HOSTILE = "a\x1b]0;title\x07b\x1b[2Jc\x9b31m\td\ne\u202e\ud800"
@@ -225,3 +231,185 @@ def test_delete_all_goes_on_and_names_what_stayed(three):
     assert code == 1 and "deleted 3 chats" in err and "error: not deleted: " in err
     assert all(f"{path} (" in err for path in (*stays, left)) and err.splitlines()[-1].startswith("hint: ")
     assert sorted(kept_folder().iterdir()) == sorted([*stays, left])
+
+
+@pytest.fixture
+def keeping(pair):
+    """A function that opens a chat which is kept, in "another process"; `path` is the file of one that goes on."""
+
+    def begin(path=None, on_disk=False, **more):
+        session = recorded(*pair)
+        if on_disk:
+            disk = DiskCache(disk_cache_folder(), 10**9, pytest.fail)
+            session = type(session)(replace(session.pair, disk=disk, fingerprint=lambda: "f"), session.slot)
+        chat, out, err = chat_with(session, max_tokens=16 if on_disk else 4, logit_bias=only_ascii(pair[1]))
+        if path is not None:
+            chat.transcript = load(path)
+        chat.keeper = Keeper(path, chat.transcript.id, **more)
+        return chat, out, err
+
+    return begin
+
+
+@pytest.fixture
+def with_disk(keeping):
+    """The same, where what is read is kept on disk."""
+    return lambda path=None: keeping(path, on_disk=True)
+
+
+def all_said():
+    """What each kept chat holds, in any order."""
+    return sorted(said(path) for path in kept_chats())
+
+
+def test_a_chat_is_in_a_private_file_after_each_turn_and_the_first_one_says_so(keeping):
+    before = os.umask(0)
+    try:
+        opened = keeping()
+        for lines in (["hello"], ["hello", "again"]):
+            ran(opened, lines[-1])
+            assert all_said() == [lines]
+        second = keeping()
+        ran(second, "other")
+    finally:
+        os.umask(before)
+    assert opened[2].getvalue().count(TOLD) == 1 and TOLD not in second[2].getvalue()
+    assert stat.S_IMODE(kept_folder().stat().st_mode) == 0o700 and len(kept_chats()) == 2
+    assert {stat.S_IMODE(path.stat().st_mode) for path in kept_chats()} == {0o600}
+
+
+def test_where_nobody_can_be_told_no_first_chat_is_kept(keeping):
+    ran(keeping(tells=False), "hello")
+    assert not kept_folder().exists()
+    ran(keeping(), "told")
+    ran(keeping(tells=False), "hello")
+    assert all_said() == [["hello"], ["told"]]
+
+
+def test_an_empty_chat_leaves_no_file_and_undo_and_clear_keep_their_sense(keeping):
+    chat, _, _ = opened = keeping()
+    ran(opened, "/system be kind", "/show")
+    assert not kept_chats()
+    ran(opened, "hello", "/undo")
+    assert not kept_chats()
+    ran(opened, "hello", "again", "/undo", "/clear", "/undo", "anew")
+    assert all_said() == [["anew"], ["hello"]]
+    saved = kept_folder().parent / "talk.jsonl"
+    ran(opened, f"/save {saved}", f"/load {saved}", "more")
+    assert said(saved) == ["anew"] and ["anew", "more"] in all_said()
+    assert chat.saved_to is None
+
+
+def test_two_chats_at_once_have_a_file_each_even_if_both_continue_one(keeping):
+    one, other = keeping(), keeping()
+    ran(one, "a")
+    ran(other, "b")
+    ran(one, "c")
+    assert all_said() == [["a", "c"], ["b"]]
+    path = next(path for path in kept_chats() if said(path) == ["b"])
+    first, second = keeping(path), keeping(path)
+    ran(first, "first")
+    ran(second, "second", "third")
+    ran(first, "more")
+    assert all_said() == [["a", "c"], ["b", "first", "more"], ["b", "second", "third"]]
+    assert second[2].getvalue().count(FORKED) == 1 and FORKED not in first[2].getvalue()
+
+
+def test_what_was_deleted_is_not_written_again(keeping):
+    opened = keeping()
+    ran(opened, "hello")
+    delete(kept_chats())
+    ran(opened, "again", "and again")
+    assert not kept_chats() and opened[2].getvalue().count(DELETED) == 1
+    ran(opened, "/clear", "another chat")
+    assert all_said() == [["another chat"]]
+
+
+def test_delete_takes_what_a_kill_left_and_nothing_of_other_chats(keeping):
+    ran(keeping(), "hello")
+    ran(keeping(), "other")
+    here, other = kept_chats()
+    drafts = [path.with_name(f".{path.name}x_1") for path in (here, other, here.with_name("never.jsonl"))]
+    for draft in drafts:
+        draft.write_text("half")
+    delete([here])
+    assert sorted(kept_folder().iterdir()) == sorted([other, drafts[1]])
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_full_disk_is_one_line_and_the_file_stays_whole_until_there_is_room(keeping, full_disk, number):
+    opened = keeping()
+    ran(opened, "hello")
+
+    with full_disk(number):
+        assert ran(opened, "again", "and again")[0] == 0
+    assert opened[2].getvalue().count(f"not kept: {kept_chats()[0]} cannot be written: {os.strerror(number)}") == 1
+    assert all_said() == [["hello"]]
+    ran(opened, "there is room")
+    assert all_said() == [["hello", "again", "and again", "there is room"]]
+    assert [path.suffix for path in kept_folder().iterdir()] == [".jsonl"]
+
+
+def test_without_a_place_for_the_folder_a_chat_goes_on_unkept(keeping):
+    kept_folder().parent.parent.mkdir(parents=True)
+    kept_folder().parent.write_text("a file where a folder should be")
+    opened = keeping()
+    code, _, err = ran(opened, "hello", "again")
+    assert (code, len(opened[0].conversation.turns)) == (0, 2)
+    assert err.count("this turn is not kept: ") == 1 and TOLD not in err
+
+
+LONG = "say it again, and then once more, slowly: " * 8
+
+
+def talked(opened, *lines):
+    ran(opened, *lines)
+    opened[0].close()
+    return opened[0].loaded.session.replies
+
+
+def test_a_chat_that_goes_on_reads_only_what_is_new_and_says_the_same(keeping, with_disk):
+    talked(with_disk(), LONG)
+    (path,) = kept_chats()
+    assert [Entry.read(one).owner for one in facts_files(disk_cache_folder())] == [path.stem]
+    read = keeping(path)
+    read[0].settings = read[0].settings.with_value("max-tokens", "16")
+    read[0].keeper = None  # the file stays as it is
+    ((*_, anew, same),) = talked(read, "and now?")
+    ((*_, prefill, finish),) = talked(with_disk(path), "and now?")
+    assert prefill.disk_tokens > len(LONG) and anew.disk_tokens == 0
+    assert finish.text == same.text
+
+
+def test_a_chat_that_is_not_kept_or_was_deleted_leaves_nothing_on_disk(with_disk):
+    begun = with_disk()
+    begun[0].keeper = None  # --private
+    talked(begun, LONG)
+    assert not disk_cache_folder().exists()
+    talked(with_disk(), LONG)
+    assert facts_files(disk_cache_folder())
+    delete(kept_chats())
+    assert not list(disk_cache_folder().iterdir())
+    going = with_disk()
+    ran(going, LONG)
+    delete(kept_chats())
+    going[0].close()
+    assert not facts_files(disk_cache_folder())
+
+
+def test_a_long_write_at_the_end_is_said_and_only_where_there_is_one(with_disk, monkeypatch):
+    monkeypatch.setattr("specdec_cli.apps.chat.chat.SOON_WRITTEN_BYTES", 1)
+    begun = with_disk()
+    ran(begun, LONG)
+    begun[0].close()  # the first turn was on disk already
+    assert "of what was read…" not in begun[2].getvalue()
+    ran(begun, "hello", LONG[::-1][:240])
+    begun[0].close()
+    assert begun[2].getvalue().count("of what was read…") == 1
+
+
+def test_another_chat_keeps_what_the_one_before_has_read(with_disk):
+    begun = with_disk()
+    ran(begun, LONG[:300], "/clear", LONG[::-1])
+    begun[0].close()
+    assert len(facts_files(disk_cache_folder())) == len(kept_chats()) == 2

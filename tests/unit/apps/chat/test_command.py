@@ -92,17 +92,6 @@ def test_ctrl_c_stops_the_reply_and_the_next_turn_has_the_partial_text_as_its_hi
     assert second.answer.facts["cached_tokens"] > 10
 
 
-def test_ctrl_c_twice_within_a_second_ends_with_130_and_gives_the_terminal_back(tmp_path, endless):
-    chat = chat_on(tmp_path, "--target", endless, "--draft", endless, "-n", "90000").ready()
-    chat.type("hello" + ENTER)
-    chat.wait("accepted")
-    chat.type(CTRL_C)
-    time.sleep(0.2)
-    chat.type(CTRL_C)
-    code, text = chat.end()
-    assert (code, "Traceback" in text) == (130, False)
-
-
 def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave(tmp_path):
     chat = chat_on(tmp_path).ready()
     chat.type("half a mess" + CTRL_C)
@@ -118,27 +107,31 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("signals", "replying"),
+    ("moment", "ends", "code"),
     [
-        (["SIGTERM"], False),
-        (["SIGQUIT"], False),
-        (["SIGTERM", "SIGTERM"], True),
-        (["SIGHUP", "SIGTERM", "SIGINT"], True),
+        ("loading", [PASTE.format("a\rb"), CTRL_C], 130),
+        ("ready", ["SIGTERM"], 143),
+        ("ready", ["SIGQUIT"], 131),
+        ("replying", [CTRL_C, CTRL_C], 130),
+        ("replying", ["SIGTERM", "SIGTERM"], 143),
+        ("replying", ["SIGHUP", "SIGTERM", "SIGINT"], 129),
     ],
     ids=str,
 )
-def test_a_chat_that_is_ended_gives_the_terminal_back(tmp_path, endless, signals, replying):
-    """The bug: SIGHUP, SIGQUIT and a second SIGTERM left echo off and bracketed paste on."""
-    chat = chat_on(tmp_path, "--target", endless, "--draft", endless, "-n", "90000").ready()
-    if replying:
+def test_a_chat_that_is_ended_at_any_moment_gives_the_terminal_back(tmp_path, endless, moment, ends, code):
+    """By signals, and by keys. The bug: SIGHUP, SIGQUIT and a second SIGTERM left echo off and bracketed paste on."""
+    chat = chat_on(tmp_path, "--target", endless, "--draft", endless, "-n", "90000").wait(b"\x1b[?2004h")
+    if moment != "loading":
+        chat.ready()
+    if moment == "replying":
         chat.type("hello" + ENTER)
         chat.wait("· round ")
     assert not termios.tcgetattr(chat.slave)[3] & termios.ECHO
-    for name in signals:
-        chat.send(getattr(signal, name))
-        time.sleep(0.01)
-    code, text = chat.end()
-    assert code == 128 + getattr(signal, signals[0]) and "Traceback" not in text
+    for end in ends:
+        chat.send(getattr(signal, end)) if end.startswith("SIG") else chat.type(end)
+        time.sleep(0.01 if end.startswith("SIG") else 0.2)
+    found, text = chat.end()
+    assert (found, "Traceback" in text) == (code, False)
     assert chat.raw.rfind(b"\x1b[?2004l") > chat.raw.rfind(b"\x1b[?2004h")
 
 
@@ -190,14 +183,6 @@ def test_a_paste_before_the_prompt_is_one_message_with_its_lines(tmp_path, endle
     chat.ready().type(CTRL_D)
     assert chat.end()[0] == 0
     assert messages(saved)[-1].splitlines() == LINES and len(messages(saved)) == 1 + (moment == "replying")
-
-
-def test_ctrl_c_while_the_pair_loads_ends_with_130_and_gives_the_terminal_back(tmp_path, endless):
-    chat = chat_on(tmp_path, "--target", endless, "--draft", endless).wait(b"\x1b[?2004h")
-    chat.type(PASTE.format("a\rb") + CTRL_C)
-    code, text = chat.end()
-    assert (code, "Traceback" in text) == (130, False)
-    assert chat.raw.rfind(b"\x1b[?2004l") > chat.raw.rfind(b"\x1b[?2004h")
 
 
 def test_without_an_editor_a_paste_is_one_message_too(tmp_path):

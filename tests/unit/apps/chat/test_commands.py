@@ -1,8 +1,9 @@
-"""Everything that can be typed after a slash, without a terminal."""
+"""Everything that can be typed after a slash, without a terminal; /schema, /regex and /grammar keep their shape."""
 
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from fakes.models import tiny_folder
 from specdec_cli.apps.chat.chat import Loaded
 from specdec_cli.apps.chat.commands import ALIASES, COMMANDS, Leave, run_command, settings_rows, stats_rows, suggestions
 from specdec_cli.apps.chat.settings import ChatSettings
+from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Round
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats
@@ -194,12 +196,65 @@ SETTINGS = ChatSettings(Request())
         ("max-context default", "max_context", None),
         (r"stop \n\n", "stop", ("\n\n",)),
         ("k 3", "k", 3),
+        ("overflow drop-oldest", "overflow", "drop-oldest"),
+        ("think off", "think", "off"),
     ],
 )
-def test_set_changes_the_request(line, field, value):
-    assert getattr(SETTINGS.with_value(*line.split(" ", 1)).request, field) == value
+def test_set_changes_the_request_and_what_a_chat_alone_has(line, field, value):
+    changed = SETTINGS.with_value(*line.split(" ", 1))
+    assert getattr(changed if hasattr(changed, field) else changed.request, field) == value
 
 
-def test_set_changes_what_a_chat_alone_has():
-    assert SETTINGS.with_value("overflow", "drop-oldest").overflow == "drop-oldest"
-    assert SETTINGS.with_value("think", "off").think == "off"
+SCHEMA = {"enum": ["yes", "no", "perhaps"]}
+TEXT = json.dumps(SCHEMA)
+
+
+@pytest.fixture
+def long_chat(opened):
+    chat = opened[0]
+    chat.settings = chat.settings.with_value("max-tokens", "40")
+    return chat
+
+
+def last(chat):
+    return chat.conversation.turns[-1].answer.text
+
+
+def test_every_answer_keeps_the_shape_until_it_is_taken_off(opened, long_chat):
+    chat = long_chat
+    run_command(chat, "/regex (ab){2,4}")
+    run_command(chat, "/regex")
+    assert opened[2].getvalue().endswith("every answer matches this regular expression: (ab){2,4}\n")
+    for message in ("hello", "again"):
+        chat.ask(message)
+        assert re.fullmatch("(ab){2,4}", last(chat))
+    run_command(chat, "/regex off")
+    chat.ask("free")
+    assert chat.settings.request.constraint is None and not re.fullmatch("(ab){2,4}", last(chat))
+
+
+def test_a_schema_is_text_or_a_file_and_a_grammar_takes_its_place(long_chat, tmp_path):
+    chat = long_chat
+    path = tmp_path / "s.json"
+    path.write_text(TEXT)
+    for given in (TEXT, path):
+        run_command(chat, f"/schema {given}")
+        chat.ask("well?")
+        assert json.loads(last(chat)) in SCHEMA["enum"] and "schema" in chat.toolbar
+    (tmp_path / "g.lark").write_text('start: "on" | "off"\n')
+    run_command(chat, f"/grammar {tmp_path / 'g.lark'}")
+    chat.ask("well?")
+    assert last(chat) in ("on", "off")
+
+
+def test_a_stop_string_that_could_cut_a_shape_is_refused_on_either_side(long_chat):
+    chat = long_chat
+    run_command(chat, "/set stop }")
+    with pytest.raises(UsageError, match="could cut an answer"):
+        run_command(chat, f"/schema {TEXT}")
+    run_command(chat, "/set stop off")
+    run_command(chat, f"/schema {TEXT}")
+    with pytest.raises(UsageError, match="could cut an answer"):
+        run_command(chat, "/set stop no")
+    assert chat.settings.request.stop == ()
+    run_command(chat, "/set stop \\n")

@@ -9,8 +9,7 @@ from dataclasses import replace
 import pytest
 
 from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
-from specdec_cli.apps.chat.screen import ChatScreen, copied_here
-from specdec_cli.apps.chat.thinking import ThinkingRows, ThinkingWriter
+from specdec_cli.apps.chat.screen import ChatScreen, ThinkingRows, ThinkingWriter, copied_here
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
 from specdec_cli.terminal.display import Look
@@ -133,12 +132,19 @@ def rows_of(parts, hidden, width=60):
     return "".join(f"{row.plain}\n" for row in found)
 
 
-def test_shown_thinking_is_dim_and_marked_and_without_its_tags():
-    assert rows_of(REPLY, hidden=False) == "┊ Let me see: one\n┊ two.\n\nThe answer is 2.\n"
+SHOWN = {
+    "shown": (REPLY, False, "┊ Let me see: one\n┊ two.\n\nThe answer is 2.\n"),
+    "hidden": (REPLY, True, "┊ thought for 5 words\n\nThe answer is 2.\n"),
+    "unfinished": (["<think>hm, w"], False, "┊ hm, w\n\n"),
+    "unfinished and hidden": (["<think>hm, w"], True, "┊ thought for 2 words\n\n"),
+    "an answer that names a tag": (["Yes, <think>", "\nit is."], True, "Yes, <think>\nit is.\n"),
+}
 
 
-def test_hidden_thinking_is_one_row():
-    assert rows_of(REPLY, hidden=True) == "┊ thought for 5 words\n\nThe answer is 2.\n"
+@pytest.mark.parametrize("reply", SHOWN)
+def test_thinking_is_dim_and_marked_or_one_row_without_its_tags(reply):
+    parts, hidden, rows = SHOWN[reply]
+    assert rows_of(parts, hidden) == rows
 
 
 def test_thinking_wraps_within_its_mark():
@@ -146,18 +152,11 @@ def test_thinking_wraps_within_its_mark():
     assert all(len(row) <= 24 for row in rows) and sum(row.startswith("┊ word") for row in rows) >= 5
 
 
-def test_the_growing_row_of_thinking_shows_it_or_its_length():
-    for hidden, expected in ((False, "┊ see: one two"), (True, "┊ thinking… 5 words")):
-        rows = ThinkingRows(TAGS, hidden)
-        rows.feed("<think>Let me\nsee: one two", 60)
-        assert rows.row.plain == expected or hidden
-        assert rows.row.plain.startswith("┊ ") and (not hidden or rows.row.plain == expected)
-
-
-def test_an_unfinished_thought_is_closed_and_an_answer_without_thinking_is_as_ever():
-    assert rows_of(["<think>hm, w"], hidden=False) == "┊ hm, w\n\n"
-    assert rows_of(["<think>hm, w"], hidden=True) == "┊ thought for 2 words\n\n"
-    assert rows_of(["Yes, <think>", "\nit is."], hidden=True) == "Yes, <think>\nit is.\n"
+@pytest.mark.parametrize(("hidden", "shown"), [(False, "┊ see: one two"), (True, "┊ thinking… 5 words")])
+def test_the_growing_row_of_thinking_shows_it_or_its_length(hidden, shown):
+    rows = ThinkingRows(TAGS, hidden)
+    rows.feed("<think>Let me\nsee: one two", 60)
+    assert rows.row.plain == shown
 
 
 def written(parts, out, hidden):

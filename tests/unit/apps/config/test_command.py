@@ -247,25 +247,6 @@ def test_set_changes_its_line_and_no_other(specdec, words, old, new):
     read_settings()
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "message", "hint"),
-    [
-        (["presets.a.k", "x"], 2, "k x is neither", "for example: specdec config set presets.a.k 4"),
-        (["max_tokens", "many"], 2, 'max_tokens "many" is not a whole', "for example: specdec config set max_tokens 4"),
-        (["plain", "maybe"], 2, 'plain "maybe" is not true or false', "for example: specdec config set plain true"),
-        (["max_token", "4"], 2, "unknown key max_token", "did you mean max_tokens?"),
-        (["other.a.k", "4"], 2, "unknown key other.a.k", "of a preset: specdec config set presets.NAME.SETTING"),
-        (["temp"], 2, "temp is not set in", "specdec config show lists what is"),
-        (["pair", "dmeo"], 3, "no pair named dmeo", "did you mean demo"),
-    ],
-)
-def test_set_refuses_what_the_option_refuses_and_leaves_the_file_alone(specdec, words, code, message, hint):
-    specdec.config.write_text(HAND_WRITTEN)
-    found = specdec.refused("config", "set", *words)
-    assert (found[0], found[1].startswith(message), found[2].startswith(hint)) == (code, True, True), found
-    assert specdec.config.read_text() == HAND_WRITTEN
-
-
 def test_folders_are_kept_by_their_whole_paths_and_one_may_be_gone(specdec, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert model_folders() == () and specdec("config", "set", "model_folders", "a", tmp_path)[0] == 0

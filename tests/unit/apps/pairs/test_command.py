@@ -1,4 +1,4 @@
-"""`specdec pairs` as a person types it: real processes against a Hub on loopback."""
+"""The commands of pairs in this process: entries of one's own, verdicts on folders, and their tokenizers' files."""
 
 from __future__ import annotations
 
@@ -8,56 +8,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import tokenizers
 
-from fakes.world import BIG, MODELS, SMALL
+import specdec_cli
+from fakes.models import TINY, tiny_folder
+from fakes.world import MODELS
+from specdec_cli.core.errors import NotAvailable
 from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
-
-
-@pytest.mark.slow
-def test_pairs_shows_figures_and_models_within_80_columns(world):
-    done = world("pairs")
-    assert (done.code, done.err) == (0, "")
-    lines = done.out.splitlines()
-    assert lines[0] == "ready to run here"
-    assert re.fullmatch(r"  demo +2\d\.\d MB  K 2", lines[1])
-    assert lines[2] == "      specdec:demo/target + specdec:demo/draft"
-    assert re.fullmatch(r"  demo-hybrid +[56]\.\d MB  K \d", lines[3])
-    assert lines[4:7] == ["      specdec:demo/hybrid, its own head", "", "to download: specdec pull NAME"]
-    assert re.fullmatch(r"  tiny +–  K auto  yours", lines[7])
-    assert lines[8] == "      org/big + org/small"
-    assert "* the default pair: used when you give no --pair" not in lines  # none was chosen
-    assert "ids without an organisation are mlx-community/…" in lines
-    assert max(map(len, lines)) <= 80
-    assert world.hub.log == []
-
-
-@pytest.mark.slow
-def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
-    packaged = read_registry(packaged_file(), "packaged")
-    for pair in packaged.pairs.values():
-        for name, _ in pair.models:
-            if not name.startswith("specdec:"):
-                world.hub.commit(name, {"config.json": b"{}", "model.safetensors": b"x" * 1000})
-    done = world("pairs", "--online")
-    assert done.err.startswith(f"org/nowhere: org/nowhere cannot be fetched from {world.hub.url}: 404 Client Error. ")
-    assert re.fullmatch(r"1 of \d+ are unverified: specdec pairs --online asks the Hub", done.out.splitlines()[-1])
-    world.hub.forget()
-    rows = {row["name"]: row for row in json.loads(world("pairs", "--json").out)}
-    assert [name for name, row in rows.items() if not row["verified"]] == ["gone"]
-    size_bytes = sum(len(b.data) for n in (BIG, SMALL) for c in world.hub.repos[n].values() for b in c.values())
-    assert rows["tiny"]["size_bytes"] == size_bytes
-    assert world.hub.log == []
-
-
-@pytest.mark.slow
-def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
-    world.root.joinpath("cache/specdec").mkdir(parents=True)
-    kept = world.root / "cache/specdec/confirmed.json"
-    kept.write_text(json.dumps({BIG: 5, SMALL: 6}))
-    world.hub.fail("status", status=429, headers={"Retry-After": "1"})
-    done = world("pairs", "--online")
-    assert (done.code, " cannot be fetched from " in done.errors()[0]) == (3, True)
-    assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
 
 
 @pytest.mark.parametrize("command", [["pairs"], ["pairs", "add", "x", "--target", "o/t"], ["run", "hi"]])
@@ -69,30 +26,22 @@ def test_a_broken_models_toml_names_file_and_line_and_is_left_alone(specdec, com
     assert specdec.models.read_text() == broken
 
 
-# In this process: no Hub, no download
-
-
 def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(specdec):
     specdec.models.write_text("# my own words\nschema_version = 1\n")
-    code, out, err = specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "-k", "0")
+    commit, words = "a" * 40, ("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "-k", "0")
+    code, out, err = specdec(*words, "--target-revision", commit)
     assert (code, out) == (0, "")
     assert err == f"saved pair mine ({specdec.models})\nit is not here yet: specdec pull mine\n"
     assert specdec("pairs", "use", "mine", "--force") == (0, "", "mine is now the default pair\n")
     mine = load_registry(packaged_file(), specdec.models, specdec.config)
     assert (mine.default_pair, mine.pairs["mine"].draft, mine.pairs["mine"].k) == ("mine", "org/d", 0)
+    assert mine.pairs["mine"].target_revision == commit
     assert specdec.models.read_text().startswith("# my own words\n")
     row = next(row for row in json.loads(specdec("pairs", "--json")[1]) if row["default"])
     known = {"name": "mine", "target": "org/t", "draft": "org/d", "k": 0, "source": "yours", "verified": False}
     assert row.pop("evidence") == ""
     unknown = {"size_bytes": None, "estimated_bytes": None, "fits": None, "downloaded": False}
     assert row == known | unknown | {"default": True, "note": "", "folder": None, "recommended": False}
-
-
-def test_a_pair_keeps_commits(specdec):
-    commit = "a" * 40
-    words = ("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d", "--target-revision", commit)
-    assert specdec(*words)[0] == 0
-    assert read_registry(specdec.models, "yours").pairs["mine"].target_revision == commit
 
 
 def test_a_pair_whose_folder_is_gone_cannot_become_the_default(specdec, tiny_pair, tmp_path):
@@ -154,6 +103,14 @@ def test_removing_an_entry_over_a_packaged_one_brings_that_back(specdec):
     assert rows["demo"]["draft"] == "specdec:demo/draft"
 
 
+def test_check_of_a_context_that_does_not_fit_exits_5_and_says_which_would(specdec, tmp_path):
+    folder = tiny_folder(tmp_path / "m", TINY | {"max_position_embeddings": 2_000_000_000}, seed=1)
+    code, out, _ = specdec("check", folder, "--max-context", "1000000000")
+    words = " ".join(out.split())
+    assert code == 5 and re.search(r"refused .* needs [\d.]+ .B at 1000000000 tokens of context; [\d.]+ .B", words)
+    assert re.search(r"hint a smaller context fits: --max-context \d+; --force loads it anyway", words)
+
+
 @pytest.mark.parametrize("pair", ["demo", "demo-hybrid"])
 def test_there_is_no_advice_against_the_pairs_that_ship(specdec, pair):
     code, out, _ = specdec("check", pair, "--json")
@@ -165,3 +122,117 @@ def test_the_pair_that_a_pull_without_a_name_would_bring_is_marked(specdec):
     (best,) = [row["name"] for row in rows if row["recommended"]]
     assert f" {best} is recommended for this machine: " in specdec.refused("pull")[1]
     assert specdec("pairs")[1].count("recommended for this machine") == 1
+
+
+COMMANDS = [
+    (["check"], []),
+    (["run", "-p"], ["hi"]),
+    (["serve", "--print-config", "opencode", "-p"], []),
+    pytest.param(["serve", "--port", "0", "-p"], [], marks=pytest.mark.slow),  # it binds a socket first
+]
+SPECIAL_ONLY = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"}
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A folder with configuration and weights alone, of a type that transformers makes an empty tokenizer for."""
+    folder = tiny_folder(tmp_path / "bare")
+    (folder / "tokenizer.json").unlink()
+    (folder / "tokenizer_config.json").write_text(json.dumps(SPECIAL_ONLY))
+    return folder
+
+
+@pytest.mark.parametrize(("command", "more"), COMMANDS)
+def test_a_folder_without_a_tokenizer_is_refused_by_name_at_every_door(specdec, bare, command, more):
+    """`check` said "runs", and `run` ended in a StopIteration without a word."""
+    code, message, hint = specdec.refused(*command, bare, *more)
+    assert (code, message) == (3, f"no tokenizer in {bare}: tokenizer.json is needed") and "download" in hint
+
+
+def test_a_drafts_folder_is_held_to_the_same(specdec, bare, tiny_pair):
+    for arguments in (["check", "--target", tiny_pair[0]], ["run", "hi", "--target", tiny_pair[0]]):
+        assert specdec.refused(*arguments, "--draft", bare)[:2] == (
+            3,
+            f"no tokenizer in {bare}: tokenizer.json is needed",
+        )
+    with pytest.raises(NotAvailable, match=f"no tokenizer in {bare}"):
+        specdec_cli.load(target=str(bare))
+
+
+WRONG = {
+    "empty": ("tokenizer.json", "", "tokenizer.json is empty (0 bytes)"),
+    "no object": ("tokenizer.json", "[]", "tokenizer.json: it holds a list"),
+    "empty model": ("tokenizer.model", "", "tokenizer.model is empty (0 bytes)"),
+    "broken model": ("tokenizer.model", "no protobuf", "tokenizer.model: "),
+    "empty tiktoken": ("qwen.tiktoken", "", "qwen.tiktoken is empty (0 bytes)"),
+    "no merges": ("vocab.json", '{"a": 0}', "tokenizer.json is needed"),
+    "no tokens": ("tokenizer.json", None, "tokenizer.json: it has special tokens only"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_empty_or_broken_tokenizer_file_is_named(specdec, bare, tiny_pair, name):
+    file, text, said = WRONG[name]
+    if text is None:
+        values = json.loads((tiny_pair[0] / "tokenizer.json").read_text())
+        values["model"]["vocab"] = {}
+        text = json.dumps(values)
+    (bare / file).write_text(text)
+    code, message, _ = specdec.refused("check", bare)
+    assert code == 3 and said in message and str(bare) in message and "without a word" not in message
+    assert specdec.refused("run", "-p", bare, "hi")[:2] == (3, message)
+
+
+def test_a_vocabulary_beside_its_merges_is_a_tokenizer(specdec, bare, tiny_pair):
+    """What mlx_lm and transformers load is loaded: no tokenizer.json is asked for where they need none."""
+    vocabulary = json.loads((tiny_pair[0] / "tokenizer.json").read_text())["model"]["vocab"]
+    (bare / "vocab.json").write_text(json.dumps(vocabulary))
+    (bare / "merges.txt").write_text("#version: 0.2\n")
+    assert specdec("check", bare)[0] == 0
+    assert specdec("run", "-p", bare, "--raw", "-n", "2", "hi")[0] == 0
+
+
+@pytest.mark.slow
+def test_a_repository_without_a_tokenizer_is_refused_before_its_weights_are_downloaded(world, bare):
+    world.hub.commit("org/bare", bare)
+    done = world("pull", "--target", "org/bare")
+    assert (done.code, done.errors()[0]) == (3, "no tokenizer in org/bare: tokenizer.json is needed")
+    assert world.weight_bytes_sent() == 0
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """The texts of every tokenizer.json that Python or tokenizers parsed, in order."""
+    seen, decode, from_file = [], json.JSONDecoder.decode, tokenizers.Tokenizer.from_file
+
+    def counted(decoder, text, *more):
+        if '"added_tokens"' in text and '"vocab"' in text:
+            seen.append(text)
+        return decode(decoder, text, *more)
+
+    monkeypatch.setattr(json.JSONDecoder, "decode", counted)
+    monkeypatch.setattr(tokenizers.Tokenizer, "from_file", lambda path: (seen.append(path), from_file(path))[1])
+    return seen
+
+
+@pytest.mark.parametrize(("command", "more"), [(["run", "-n", "2", "-p"], ["--raw", "hi"]), (["check"], [])])
+def test_a_tokenizer_is_parsed_only_by_mlx_lm_and_by_transformers(specdec, tmp_path, parsed, command, more):
+    """Choosing a draft, checking it and loading parsed the same megabytes again: seconds before the first word."""
+    assert specdec(*command, tiny_folder(tmp_path / "m", seed=1), *more)[0] == 0
+    assert 1 <= len(parsed) <= 3  # mlx_lm's, and transformers' of the file and of its added tokens
+
+
+def test_a_draft_with_files_of_its_own_is_parsed_as_often_and_one_with_the_targets_never(specdec, tmp_path, parsed):
+    target, draft = (tiny_folder(tmp_path / name, seed=1) for name in ("target", "draft"))
+    arguments = ["run", "-n", "2", "--raw", "hi", "--target", target, "--draft", draft]
+    assert specdec(*arguments)[0] == 0
+    assert (alone := len(parsed)) <= 3
+    shutil.copy(draft / "tokenizer.json", draft / "copy.json")  # one more file: it is no longer alike
+    assert specdec(*arguments)[0] == 0 and len(parsed) <= 2 * alone
+
+
+def test_a_changed_tokenizer_is_read_again(specdec, tmp_path):
+    folder = tiny_folder(tmp_path / "m", seed=1)
+    assert specdec("check", folder)[0] == 0
+    (folder / "tokenizer.json").write_text("{}")
+    assert specdec.refused("check", folder)[0] == 3

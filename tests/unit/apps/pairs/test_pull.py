@@ -1,22 +1,51 @@
-"""`specdec pull` as a person types it: downloads, interruptions, damage and repair."""
+"""`specdec check`, `pull`, `rm` and `pairs --online` as a person types them: real processes against a Hub on loopback.
+
+What each says and fetches of pairs of every kind is recorded (`golden/test_hub`): here is what happens on the way.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import signal
 import sys
 import threading
 
+import numpy as np
 import pexpect
-import pyte
 import pytest
+from safetensors.numpy import save
 
+from fakes.counting import CONFIG, NO_HEAD, counting_folder, counting_tensors
+from fakes.gemma import agreeing_folders
 from fakes.hub_server import Blob, Claimed
-from fakes.world import BIG, NOBODY, ODD, SMALL, finish, pulled_files, wait_for
-from specdec_cli.pairs.registry import load_registry, packaged_file
+from fakes.world import BIG, ODD, SMALL, finish, pulled_files, wait_for
+from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
 from specdec_cli.system.machine import physical_bytes
 
 pytestmark = pytest.mark.slow
+
+
+def test_check_of_a_pair_that_is_not_here_fetches_only_small_files(world):
+    done = world("check", "tiny")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines()[:11] == [
+        "pair            tiny",
+        "target          org/big",
+        "draft           org/small",
+        "tokenizers      identical: all 259 ids agree",
+        "template        yes",
+        "stops at        <|endoftext|> <|im_end|>",
+        "target caches   KVCache",
+        "draft caches    KVCache",
+        "target context  256 tokens (max_position_embeddings)",
+        "draft context   256 tokens (max_position_embeddings)",
+        "break-even      not even full acceptance pays, at typical costs of K 3",
+    ]
+    assert re.search(r"\n *memory +weights +caches at 256 +sum", done.out)
+    assert done.out.splitlines()[-1] == "runs        specdec run -p tiny 'your prompt'"
+    assert world.weight_bytes_sent() == 0 and world.hub.fetched()["tokenizer.json"] > 0
 
 
 @pytest.mark.macos
@@ -49,45 +78,12 @@ def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_
     assert "# my own words, and they stay" in world.models.read_text()
 
 
-def test_a_pinned_pair_is_pulled_at_its_commit_and_asks_nothing_afterwards(world, folders):
-    old = world.hub.commit(BIG, folders[BIG])
-    files = {path.name: path.read_bytes() for path in folders[BIG].iterdir()}
-    world.hub.commit(BIG, files | {"model.safetensors": b"another commit's"})
-    world.models.write_text(f'schema_version = 1\n[pairs.pinned]\ntarget = "{BIG}"\ntarget_revision = "{old}"\n')
-    assert world("pull", "pinned").code == 0
-    assert [path.name for path in world.cached(BIG).glob("snapshots/*")] == [old]
-    assert (world.cached(BIG) / "snapshots" / old / "model.safetensors").read_bytes() == files["model.safetensors"]
-    world.hub.forget()
-    assert world.without_network("run", "-p", "pinned", "-n", "2", "hi").code == 0
-    assert world("pull", "pinned").code == 0
-    assert world.hub.log == []
-
-
-def test_incompatible_tokenizers_are_refused_without_a_byte_of_weights(world):
-    done = world("pull", "odd")
-    assert (done.code, world.weight_bytes_sent()) == (4, 0)
-    message, hint = done.errors()
-    assert re.fullmatch(
-        r"tokenizers of org/big and org/odd differ: id 40 is 'F' in the target and 'FFF' in the draft, and .*", message
-    )
-    assert hint == "a translated draft must say 50 %: use one of the target's family, or --drafter none"
-    assert done.err.count("error:") == 1 and "refused" not in done.err
-    assert not world.config.exists()
-
-
-def test_what_no_memory_holds_is_refused_before_the_weights_and_so_is_what_no_disk_holds(world):
+def test_what_no_disk_holds_is_refused_though_forced_before_the_weights(world):
     (commit,) = world.hub.repos[BIG].values()
     commit["model.safetensors"] = Blob("model.safetensors", Claimed(b"x"))
-    done = world("pull", "tiny")
-    assert (done.code, world.weight_bytes_sent()) == (5, 0)
-    message, hint = done.errors()
-    assert re.fullmatch(
-        r"org/big and org/small need 10000.0 GB at 256 tokens of context; [\d.]+ .B are usable", message
-    )
-    assert hint.startswith("try without the draft (--drafter none) or a smaller pair (specdec pairs)")
     forced = world("pull", "tiny", "--force")
     assert (forced.code, world.weight_bytes_sent()) == (5, 0)
-    assert f"continuing although {message}" in forced.err
+    assert "continuing although org/big and org/small need 10000.0 GB at 256 tokens of context; " in forced.err
     assert re.match(
         r"org/big and org/small needs? 10000.0 GB, and the disk of .* has [\d.]+ GB free", forced.errors()[0]
     )
@@ -192,33 +188,6 @@ def test_pull_by_ids_remembers_the_pair_under_the_targets_name(world):
     )
 
 
-def test_a_terminal_shows_a_line_a_complete_file_and_at_most_two_bars(world):
-    """All files kept their bars: with the shards of two models the live region outgrew the screen."""
-    environment = world.environment(TERM="xterm")
-    child = pexpect.spawn(
-        sys.executable, ["-m", "specdec_cli", "pull", "tiny"], env=environment, encoding="utf-8", dimensions=(24, 80)
-    )
-    child.expect(pexpect.EOF, timeout=300)
-    child.close()
-    screen = pyte.HistoryScreen(80, 24, history=500)
-    pyte.Stream(screen).feed(child.before)
-    rows = ["".join(row[x].data for x in range(80)).rstrip() for row in screen.history.top]
-    shown = [row for row in rows + [line.rstrip() for line in screen.display] if row]
-    start = next(i for i, row in enumerate(shown) if row.startswith("if interrupted, completed files"))
-    assert child.exitstatus == 0
-    assert shown[start + 1 : start + 9] == [f"{m}/{f}" for m in ("big", "small") for f in pulled_files(world, m)]
-    assert [row.split()[0] for row in shown[start + 9 :]] == ["all", "tiny"]
-
-
-def test_run_and_pull_after_a_pull_open_no_socket(pulled):
-    again = pulled.without_network("pull", "tiny", "--offline")
-    assert again.code == 0 and "nothing to download: all files are already here" in again.err
-    done = pulled.without_network("run", "-p", "tiny", "-n", "4", "hi")
-    assert (done.code, pulled.hub.log) == (0, [])
-    default = pulled.without_network("run", "--offline", "-n", "4", "hi", HF_ENDPOINT=NOBODY)
-    assert (default.code, default.out) == (0, done.out)
-
-
 @pytest.mark.macos
 def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(world):
     """The Hub and a Mac's disk ignore case."""
@@ -230,3 +199,233 @@ def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(w
     removed = world("rm", BIG.upper(), "--yes")
     assert removed.code == 0 and removed.err.startswith(f"{BIG}: ")
     assert not world.cached(BIG).exists()
+
+
+def test_rm_says_what_else_uses_the_files_asks_and_frees_them(pulled):
+    held = sum(path.stat().st_size for name in (BIG, SMALL) for path in pulled.cached(name).glob("blobs/*"))
+    asked = pulled("rm", "tiny")
+    assert asked.code == 2
+    assert asked.errors() == [
+        f"there is no terminal to ask on: Free {held / 1e3:.0f} kB?",
+        "add --yes to go on without asking",
+    ]
+    assert asked.err.splitlines()[:2] == ["org/big: 388 kB; also used by odd", "org/small: 388 kB"]
+    assert pulled.cached(BIG).exists()
+    done = pulled("rm", "tiny", "--yes")
+    assert (done.code, done.err.splitlines()[2:]) == (
+        0,
+        [
+            f"freed {held / 1e3:.0f} kB",
+            "tiny is still the default pair, and cannot answer: specdec pairs use NAME",
+        ],
+    )
+    assert not pulled.cached(BIG).exists() and not pulled.cached(SMALL).exists()
+    again = pulled("rm", "tiny", "--yes")
+    assert (again.code, again.errors()[0]) == (3, f"org/big is not in the model cache {pulled.root}/hf/hub")
+
+
+@pytest.mark.parametrize(("answer", "code", "told"), [("n\n", 1, "nothing was done"), ("\x03", 130, "")])
+def test_rm_asks_a_person_and_a_no_and_ctrl_c_remove_nothing(pulled, answer, code, told):
+    """Ctrl-C was printed as `error: Abort:` with exit code 1."""
+    command = ["-m", "specdec_cli", "rm", BIG]
+    child = pexpect.spawn(sys.executable, command, env=pulled.environment(), encoding="utf-8", timeout=120)
+    child.expect(r"org/big: 388 kB; also used by tiny, odd")
+    child.expect(r"Free 388 kB\? \[y/N\]")
+    child.send(answer)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert (child.exitstatus, "error" in child.before, told in child.before) == (code, code == 1, True)
+    assert pulled.cached(BIG).exists()
+
+
+def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
+    packaged = read_registry(packaged_file(), "packaged")
+    for pair in packaged.pairs.values():
+        for name, _ in pair.models:
+            if not name.startswith("specdec:"):
+                world.hub.commit(name, {"config.json": b"{}", "model.safetensors": b"x" * 1000})
+    done = world("pairs", "--online")
+    assert done.err.startswith(f"org/nowhere: org/nowhere cannot be fetched from {world.hub.url}: 404 Client Error. ")
+    assert re.fullmatch(r"1 of \d+ are unverified: specdec pairs --online asks the Hub", done.out.splitlines()[-1])
+    world.hub.forget()
+    rows = {row["name"]: row for row in json.loads(world("pairs", "--json").out)}
+    assert [name for name, row in rows.items() if not row["verified"]] == ["gone"]
+    size_bytes = sum(len(b.data) for n in (BIG, SMALL) for c in world.hub.repos[n].values() for b in c.values())
+    assert rows["tiny"]["size_bytes"] == size_bytes
+    assert world.hub.log == []
+
+
+def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
+    world.root.joinpath("cache/specdec").mkdir(parents=True)
+    kept = world.root / "cache/specdec/confirmed.json"
+    kept.write_text(json.dumps({BIG: 5, SMALL: 6}))
+    world.hub.fail("status", status=429, headers={"Retry-After": "1"})
+    done = world("pairs", "--online")
+    assert (done.code, " cannot be fetched from " in done.errors()[0]) == (3, True)
+    assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
+
+
+# Heads of one's own: from the original repository, in a file beside the target, and an assistant.
+
+
+TARGET, ORIGINAL = "org/counting-4bit", "Org/Counting"
+SHARDS = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
+ADD = ("pairs", "add", "counting", "--yes", "--target", TARGET)
+PULL = ("pull", "counting")
+
+
+def part(head):
+    return {name: value for name, value in counting_tensors().items() if name.startswith("mtp.") == head}
+
+
+def original():
+    """The repository of the target with its head, in two files that the head's tensors are spread over."""
+    tensors = counting_tensors()
+    last = {name: value for name, value in tensors.items() if name.startswith("mtp.layers.") or "lm_head" in name}
+    first = {name: value for name, value in tensors.items() if name not in last}
+    index = {"weight_map": {name: SHARDS[name in last] for name in tensors}}
+    return {
+        "config.json": json.dumps(CONFIG).encode(),
+        "model.safetensors.index.json": json.dumps(index).encode(),
+        "tokenizer.json": b"{}" * 50_000,
+        SHARDS[0]: save(first),
+        SHARDS[1]: save(last),
+    }
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    """The target without its head, as the files of a repository."""
+    folder = counting_folder(tmp_path_factory.mktemp("target") / "m", part(False), NO_HEAD)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.fixture
+def headed(world, target):
+    """The world with a pair whose head is in the original repository."""
+    world.hub.commit(TARGET, target)
+    world.hub.commit(ORIGINAL, original())
+    assert world(*ADD, "--head-from", ORIGINAL).code == 0
+    return world
+
+
+def kept(world):
+    return world.root / ".local" / "share" / "specdec" / "heads"
+
+
+def header_bytes(data):
+    return 8 + int.from_bytes(data[:8], "little")
+
+
+def test_pull_takes_the_head_and_nothing_else_and_run_draft_name_it(headed):
+    files = original()
+    done = headed(*PULL)
+    assert done.code == 0, done.err
+    head = sum(value.nbytes for value in part(True).values())
+    sent = headed.hub.fetched()
+    from_original = sum(sent.get(name, 0) for name in SHARDS)
+    assert from_original <= head + sum(header_bytes(files[name]) for name in SHARDS)
+    assert sent["config.json"] <= 2 * len(files["config.json"])  # the target's and the original's
+    assert "model.safetensors.index.json" not in sent and sent["tokenizer.json"] < 50_000
+    assert "15 tensors of" in done.err
+    (folder,) = kept(headed).iterdir()
+    source = json.loads((folder / "source.json").read_text())
+    (commit,) = headed.hub.repos[ORIGINAL]
+    assert (source["repository"], source["commit"]) == (ORIGINAL, commit)
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert source["sha256"]["model.safetensors"] == digest
+    text = headed.models.read_text()
+    assert f'head_from = "{ORIGINAL}"' in text and "draft" not in text
+    headed.hub.forget()
+    asked = ("--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
+    events = [json.loads(line) for line in headed.without_network("run", "-p", "counting", *asked).out.splitlines()]
+    assert events[0]["drafter"] == "mtp" and events[-1]["stats"]["draft_acceptance_rate"] > 0.8
+    again = headed(*PULL)
+    assert again.code == 0 and f"the head of {ORIGINAL} is here" in again.err
+    assert sum(headed.hub.fetched().get(name, 0) for name in SHARDS) <= sum(header_bytes(files[n]) for n in SHARDS)
+    gone = headed("rm", "counting", "--yes")
+    assert gone.code == 0 and f"head:{ORIGINAL}: " in gone.err and list(kept(headed).iterdir()) == []
+
+
+def test_a_changed_commit_brings_the_new_head_and_check_needs_no_tensor(headed):
+    assert headed("check", "counting").code == 0
+    assert not kept(headed).exists()
+    assert headed(*PULL).code == 0
+    (before,) = headed.hub.repos[ORIGINAL]
+    headed.hub.commit(ORIGINAL, original() | {"README.json": b"{}"})
+    assert headed(*PULL).code == 0
+    (folder,) = kept(headed).iterdir()
+    assert json.loads((folder / "source.json").read_text())["commit"] != before
+
+
+FAULTS = {"cut": ({"at": 4_000}, "again"), "short": ({"at": 0}, "416")}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_failure_on_the_way_is_two_lines_and_leaves_nothing(headed, kind):
+    values, words = FAULTS[kind]
+    headed.hub.fail(kind, f"GET .*{SHARDS[1]}", **values)
+    done = headed(*PULL)
+    message, hint = done.errors()
+    assert done.code == 3 and words in message + hint
+    assert not kept(headed).exists() or list(kept(headed).iterdir()) == []
+
+
+OTHER_FAMILY = {"mtp.layers.0.mixer.q_proj.weight": np.zeros((2, 2), np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "code", "words"),
+    [
+        (CONFIG, {}, 3, "announces an MTP head (mtp_num_hidden_layers is 1), but none of its 1"),
+        (NO_HEAD, {}, 3, "holds no MTP head among"),
+        (CONFIG, OTHER_FAMILY, 4, "has a head of the Nemotron-H family"),
+    ],
+)
+def test_a_head_that_cannot_be_used_is_refused_from_its_headers_and_leaves_nothing(headed, config, more, code, words):
+    data = save(part(False) | more)
+    headed.hub.commit(ORIGINAL, {"config.json": json.dumps(config).encode(), "model.safetensors": data})
+    done = headed(*PULL)
+    message, hint = done.errors()
+    assert done.code == code and words in message and hint
+    assert headed.hub.fetched().get("model.safetensors", 0) <= header_bytes(data)
+    assert not kept(headed).exists() or list(kept(headed).iterdir()) == []
+
+
+def test_a_head_that_is_not_here_names_the_pull_that_brings_it(headed):
+    assert headed("pairs", "remove", "counting", "--yes").code == 0  # whose head a pull of the target would bring
+    assert headed("pull", "--target", TARGET).code == 0
+    assert headed(*ADD, "--head-from", ORIGINAL).code == 0
+    done = headed("run", "-p", "counting", "hello")
+    assert done.code == 3
+    assert done.errors() == [
+        f"counting is not downloaded: the head of {ORIGINAL} was not extracted yet",
+        "specdec pull counting",
+    ]
+
+
+def test_a_head_in_a_file_beside_its_target_that_is_gone_is_named_and_pulled_again(world, target):
+    file = "mtp/model.safetensors"
+    world.hub.commit(TARGET, target | {file: save(part(True))})
+    assert world("pull", "--target", TARGET).code == 0
+    (folder,) = world.root.rglob("models--*/snapshots/*")
+    (folder / file).unlink()
+    done = world.without_network("run", "--target", TARGET, "--drafter", "mtp", "-k", "3", "-n", "24", "hello")
+    assert done.code == 3 and f"is only partly here: 1 file missing, first {file}" in done.err
+    assert world("pull", "--target", TARGET).code == 0 and (folder / file).is_file()
+
+
+def test_an_assistant_is_checked_by_its_headers_pulled_used_and_removed(world, tmp_path):
+    names = TARGET, "org/gemma-it-assistant"
+    for name, folder in zip(names, agreeing_folders(tmp_path / "gemma"), strict=True):
+        world.hub.commit(name, folder)
+    pair = ("--target", TARGET, "--draft", names[1])
+    done = world("check", *pair, "--json")
+    assert (done.code, json.loads(done.out)["head"]["kind"]) == (0, "gemma4_assistant")
+    (assistant,) = world.hub.repos[names[1]].values()
+    assert world.hub.fetched().get("model.safetensors", 0) < len(assistant["model.safetensors"].data) / 2
+    assert world("pull", *pair).code == 0
+    done = world.without_network("run", *pair, "--drafter", "model", "-k", "2", "-n", "40", "--json", "hello")
+    events = [json.loads(line) for line in done.out.splitlines()]
+    assert events[0]["drafter"] == "gemma4_assistant" and events[-1]["stats"]["draft_n_accepted"] > 4
+    assert world("rm", names[1], "--yes").code == 0

@@ -76,32 +76,13 @@ def trained(monkeypatch):
     return lambda refusal: monkeypatch.setattr(Judgement, "refusal", refusal)
 
 
-def test_what_cannot_be_tuned_on_is_refused_in_two_lines(specdec, text, tiny_pair, tmp_path):
-    (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    (tmp_path / "short").mkdir()
-    (tmp_path / "short/a.txt").write_text("a")
-    some = "name some: specdec tune --text FOLDER --text FILE …, or your chats: --chats"
-    assert specdec.refused("tune") == (2, "there is no text to tune on", some)
-    assert specdec.refused("tune", "--chats", "--text", text)[:2] == (2, "--text and --chats were both given")
-    code, message, hint = specdec.refused("tune", "--text", tmp_path / "gone")
-    assert (code, message, hint) == (2, f"--text {tmp_path}/gone does not exist", "name files, or folders of them")
-    code, message, hint = specdec.refused("tune", "--text", tmp_path / "latin.txt")
-    assert message == f"--text {tmp_path}/latin.txt is not UTF-8: byte 0xe9 at 3" and "iconv" in hint
-    code, message, _ = specdec.refused("tune", "-p", "demo", "--text", tmp_path / "short")
-    assert message == "too little text: 0 documents of more than 64 tokens, and 1 more are shorter; 16 are needed"
-    code, message, _ = specdec.refused("tune", "-p", "demo", "--chats")
-    assert (code, message) == (2, "too little text: 0 documents of more than 64 tokens; 16 are needed")
-    alone = "--target", tiny_pair[0]
-    code, message, hint = specdec.refused("tune", *alone, "--text", text)
-    assert (code, message) == (2, "target has no draft to train") and "--what medusa" in hint
-    code, message, hint = specdec.refused("tune", *alone, "--text", text, "--what", "draft")
-    assert code == 4 and message == "target has no draft model, and --what draft trains a draft model"
-    assert specdec.refused("tune", *alone, "--text", text, "--what", "head")[1] == "target has no head to train"
-    code, message, _ = specdec.refused("tune", "-p", "demo-hybrid", "--text", text, "--what", "draft")
-    assert message.endswith("hybrid is a head (mtp), and --what draft trains a draft model")
-    for name, word in {"a b": "not a valid name", "demo": "names another pair", "qwen3-8b": "names another"}.items():
-        assert word in specdec.refused("tune", "-p", "demo", "--text", text, "--out", name)[1]
-    assert specdec.refused("tune", "--text", text, "--minutes", "0")[1] == "--minutes 0 is below 1"
+def test_too_little_text_of_files_and_of_chats_is_refused_as_the_target_reads_it(specdec, tmp_path):
+    """What needs no weights to be refused is in the table of refusals."""
+    (tmp_path / "short.txt").write_text("a")
+    message = "too little text: 0 documents of more than 64 tokens, and 1 more are shorter; 16 are needed"
+    assert specdec.refused("tune", "-p", "demo", "--text", tmp_path / "short.txt")[:2] == (2, message)
+    message = "too little text: 0 documents of more than 64 tokens; 16 are needed"
+    assert specdec.refused("tune", "-p", "demo", "--chats")[:2] == (2, message)
 
 
 @pytest.mark.slow

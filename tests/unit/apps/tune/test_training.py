@@ -21,9 +21,9 @@ from specdec_cli.apps.tune import kept, training
 from specdec_cli.apps.tune.documents import PIECE, SAID
 from specdec_cli.apps.tune.figures import judge
 from specdec_cli.apps.tune.kept import Kept
-from specdec_cli.apps.tune.predict import measure, measured
 from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.apps.tune.training import Training, fitting_pieces
+from specdec_cli.apps.tune.tuning import measure, measured
 from specdec_cli.core.errors import Refused
 from specdec_cli.engine import training as engine
 from specdec_cli.engine.load import _fused, load_network

@@ -11,14 +11,15 @@ import pyte
 import pytest
 from rich.cells import cell_len
 
+from fakes.racing import Clock
 from fakes.ui_script import START, Terminal, script
 from specdec_cli.core.events import Prefill, Reading
 from specdec_cli.core.format import lasted, progress
 from specdec_cli.core.progress import Step
+from specdec_cli.terminal.display import PlainDisplay
 from specdec_cli.terminal.panel import status
 from specdec_cli.terminal.panel.live import PanelDisplay
 from specdec_cli.terminal.panel.status import StatusLine, status_row
-from specdec_cli.terminal.plain import PlainDisplay
 
 GB = 10**9
 STEPS = [
@@ -39,16 +40,6 @@ TITLES = [
 ]
 
 
-class Clock:
-    """Seconds that pass when they are told to."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch):
     """A screen of so many columns, and the stream that it shows."""
@@ -59,7 +50,6 @@ def drawn(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(status, "terminal_size", lambda _: (screen.columns, 5))
         return screen, io.StringIO(), pyte.Stream(screen)
 
-    monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
     return make
 
