@@ -1,8 +1,8 @@
 """The scheduler: jobs come in from any thread, one thread runs them, and every job taken on ends with a last event.
 
 That thread owns the models: they are loaded, used and dropped there alone, for mlx's streams are a thread's. The jobs
-that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the clock
-of `shares`; or it is a target pass that several of them share (`running`).
+that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the
+`FairClock`; or it is a target pass that several of them share (`running`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
 from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, Stage, job_bytes, require_room, room_left
-from specdec_cli.apps.serve.shares import FairClock
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
@@ -54,6 +53,31 @@ class SchedulerOptions:
     cache_bytes: int | None = None
     idle_seconds: float | None = 600.0
     usable_bytes: int | None = None
+
+
+@dataclass(slots=True)
+class FairClock:
+    """Seconds of service that a job which was always there should have had: whoever comes, each gets its part.
+
+    Law: of any stretch of time a job that stays has its even part but for two turns, however many come and go
+    meanwhile. It is the virtual time of fair queueing (Demers, Keshav, Shenker 1989): a second of service to one of n
+    jobs moves it by 1/n, which is what each of them should have had of it. It never goes back, so that a chain of short
+    jobs cannot begin below those who wait, again and again.
+    """
+
+    now: float = 0.0
+    _before: float = 0.0
+
+    def joins_at(self) -> float:
+        """What a job that comes counts as having had.
+
+        The clock as it was before the last turn: a head start of one turn.
+        """
+        return self._before
+
+    def serve(self, seconds: float, jobs: int) -> None:
+        """One of the `jobs` that run had a turn of so many seconds."""
+        self._before, self.now = self.now, self.now + seconds / jobs
 
 
 class Scheduler:

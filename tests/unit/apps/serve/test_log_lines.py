@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from specdec_cli.apps.serve.log import ServerLog, reply_line
+from specdec_cli.apps.serve.build import ServerLog, reply_line
 from specdec_cli.system import servers
 
 FACTS = {

@@ -11,8 +11,7 @@ import pytest
 import specdec_cli
 from fakes.serving import alone, answer, desk_of, ids, job, tiny_loaded, together
 from specdec_cli.apps.serve import running
-from specdec_cli.apps.serve.scheduler import Scheduler
-from specdec_cli.apps.serve.shares import FairClock
+from specdec_cli.apps.serve.scheduler import FairClock, Scheduler
 from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine.batch import Batch, Member
