@@ -37,8 +37,10 @@ def test_a_port_that_specdec_itself_has_is_told_with_what_is_served_there():
             listen("127.0.0.1", port)
         assert refused.value.message == f"tiny is served at http://127.0.0.1:{port} already"
         assert refused.value.hint == f"see specdec ps; or use another: --port {port + 1}"
-        with plant(port=port + 1), pytest.raises(SpecdecError, match="is in use by another program"):
+        with plant(port=port + 1), pytest.raises(SpecdecError, match="by another program") as refused:
             listen("127.0.0.1", port)
+        said = (f"port {port} of 127.0.0.1 is in use by another program", f"use another: --port {port + 1}")
+        assert (refused.value.message, refused.value.hint, refused.value.exit_code) == (*said, 1)
 
 
 @pytest.mark.parametrize("host", ["no.such.invalid", "192.0.2.1"])
