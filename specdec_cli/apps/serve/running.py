@@ -12,8 +12,8 @@ from enum import Enum, auto
 from statistics import fmean, median
 
 from specdec_cli.apps.serve.conversations import CachedConversation
-from specdec_cli.apps.serve.job import Job, JobHandle, TooLarge, TooLong, unforeseen
-from specdec_cli.core.errors import Refused, SpecdecError, untrusted
+from specdec_cli.apps.serve.job import Job, JobHandle, TooLong, unforeseen
+from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone
 from specdec_cli.core.kinds import effective_rule
 from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, read_prompts
@@ -281,7 +281,7 @@ class Sharing:
 def require_room(job: Job, capacity: Capacity) -> None:
     """Refuse a job before anything is allocated for it.
 
-    Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
+    Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone.
     """
     prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
     if limit is not None and prompt >= limit:
@@ -289,7 +289,7 @@ def require_room(job: Job, capacity: Capacity) -> None:
         raise TooLong(too_long(prompt, limit), hint)
     need = capacity.weight_bytes + job_bytes(job, capacity)
     if need > capacity.limit_bytes:
-        raise TooLarge(
+        raise DoesNotFit(
             too_large("models and caches", need, most_tokens(job, capacity), capacity.limit_bytes),
             f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
         )

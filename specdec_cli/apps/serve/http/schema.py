@@ -35,11 +35,8 @@ SAMPLERS = "it is not done; temperature, top_k, top_p and min_p are"
 # Entries of all lists together: each becomes an object of some twenty fields.
 MOST_ENTRIES = 10_000
 MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
-NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
 # By field, for programs: on this Anthropic's clients go on with whole conversations.
 DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
-# Shapes in GBNF or EBNF, by the names that others have for them.
-GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
 # What pydantic says of our classes and errors.
 INTEGER = re.compile(r"-?[0-9]{1,12}")
 OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
@@ -239,19 +236,13 @@ class Tool(Body):
     tools: Tools = []
 
 
-class Function(Body):
-    """The function that has to be called."""
-
-    name: str | None = None
-
-
 class ToolChoice(Body):
     """Whether and what to call; a bare word is its `word`."""
 
     word: str = ""
     type: str | None = None
     name: str | None = None
-    function: Function | None = None
+    function: Tool | None = None
     disable_parallel_tool_use: bool = False
 
 
@@ -275,32 +266,17 @@ class Reasoning(Body):
     enabled: bool | None = None
 
 
-class StreamOptions(Body):
-    """Of a stream."""
+class TextBlock(Body):
+    """A text, or a piece of one."""
 
-    include_usage: bool = False
+    text: str
 
 
 class Prediction(Body):
     """A text that the answer will resemble."""
 
     type: Literal["", "content"] = ""
-    content: Annotated[list[PredictedText], FailFast(), FEW, wrapped("text")] = []
-
-
-class PredictedText(Body):
-    """A piece of it."""
-
-    text: str
-
-
-class StructuredOutputs(Body):
-    """vLLM's name for shapes."""
-
-    REFUSED, PATH = GRAMMARS, "structured_outputs."
-    schema_: Schema | None = Field(default=None, alias="json")
-    regex: str | None = None
-    choice: Texts | None = None
+    content: Annotated[list[TextBlock], FailFast(), FEW, wrapped("text")] = []
 
 
 class ModelBody(Body):
@@ -343,18 +319,3 @@ class Asked(ModelBody):
     tool_choice: Choice = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: Annotated[dict[str, Any], FEW] = {}
-
-
-class Shaped(Asked):
-    """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
-
-    REFUSED = {**Asked.REFUSED, **GRAMMARS}
-    n: Choices = 1
-    response_format: Format | None = None
-    json_schema: Schema | None = None
-    guided_json: Schema | None = None
-    guided_regex: str | None = None
-    regex: str | None = None
-    guided_choice: Texts | None = None
-    structured_outputs: StructuredOutputs = StructuredOutputs()
-    stream_options: StreamOptions = StreamOptions()

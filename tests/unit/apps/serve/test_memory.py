@@ -6,7 +6,7 @@ import pytest
 
 from fakes.chat import networks, tokenizer_in
 from fakes.serving import Client, answer, desk_of, ids, job, tiny_loaded
-from specdec_cli.apps.serve.job import TooLarge
+from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
@@ -101,7 +101,7 @@ def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get
         Client(desk, job(ids(tokens), 4), lambda client, event: said.append(desk.status().warning)).wait()
         said.append(None)
     assert desk.status().warning == ""
-    with pytest.raises(TooLarge, match="are usable") as refused:
+    with pytest.raises(DoesNotFit, match="are usable") as refused:
         desk.submit(job(ids(1600), 4), print)
     few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]
     assert not any(few) and most and all(words.startswith("memory 9") for words in most)

@@ -14,10 +14,10 @@ import pytest
 from fakes.serving import TURNS, Client, alone, answer, ids, job, tiny_loaded
 from specdec_cli.apps.serve import scheduler
 from specdec_cli.apps.serve.conversations import Conversations
-from specdec_cli.apps.serve.job import Busy, JobHandle, Queue, TooLarge, TooLong
+from specdec_cli.apps.serve.job import Busy, JobHandle, Queue, TooLong
 from specdec_cli.apps.serve.running import job_bytes
 from specdec_cli.apps.serve.scheduler import Scheduler
-from specdec_cli.core.errors import NotAvailable, SpecdecError
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError
 from specdec_cli.core.events import Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
@@ -240,7 +240,9 @@ def test_what_exceeds_the_memory_is_refused_before_anything_is_allocated(tmp_pat
     pair = tiny_loaded(tmp_path, context_limit=128)
     assert answer(open_desk(pair), job(ids(120), 1000)).end.reason == "length"
     small = open_desk(pair, usable_bytes=int(capacity_of(pair).weight_bytes / HEADROOM) + 1000)
-    with pytest.raises(TooLarge, match=r"models and caches need .* at 128 tokens of context; .* are usable") as refused:
+    with pytest.raises(
+        DoesNotFit, match=r"models and caches need .* at 128 tokens of context; .* are usable"
+    ) as refused:
         small.submit(job(ids(120)), print)
     assert refused.value.hint and not small.status().running and not small.status().conversations
 
@@ -489,7 +491,7 @@ def test_a_pair_that_was_never_here_is_measured_once_it_is(shelf):
     desk, shelf.ready["b"] = shelf.desk(), tiny_loaded(shelf.folder / "bounded", "plain", context_limit=20)
     late = answer(desk, of("b")).end
     assert isinstance(late, Failure) and late.message == "prompt is too long: 30 tokens > 19 maximum"
-    assert late.exit_code == TooLong.exit_code == 2 and TooLarge.exit_code == 5
+    assert late.exit_code == TooLong.exit_code == 2 and DoesNotFit.exit_code == 5
     with pytest.raises(TooLong, match="30 tokens > 19"):
         desk.submit(of("b"), print)
 

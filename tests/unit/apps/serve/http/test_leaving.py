@@ -11,8 +11,8 @@ import pytest
 from fakes.desk import ScriptedDesk
 from fakes.server import posted, received, serving, until
 from specdec_cli.apps.serve.http import reply
-from specdec_cli.apps.serve.job import Busy, TooLarge, TooLong
-from specdec_cli.core.errors import SpecdecError
+from specdec_cli.apps.serve.job import Busy, TooLong
+from specdec_cli.core.errors import DoesNotFit, SpecdecError
 from specdec_cli.core.template import NO_VALUES
 from specdec_cli.models.tokenizer import Tokenizer, unwatched
 
@@ -90,7 +90,7 @@ def test_a_stream_gives_signs_of_life_while_much_happens_that_is_not_told_yet(sc
 REFUSALS = {
     429: (Busy("8 requests wait already", "later", 7), "wait"),
     400: (TooLong("prompt is too long: 9 tokens > 4 maximum", "shorten"), "prompt is too long"),
-    413: (TooLarge("9 GB are needed and 4 GB are free", "shorten"), "9 GB"),
+    413: (DoesNotFit("9 GB are needed and 4 GB are free", "shorten"), "9 GB"),
 }
 
 
