@@ -108,16 +108,6 @@ def test_the_rule_before_starved_it():
     assert owed[0] > 20 and owed[1] > 1.8 * owed[0]
 
 
-@settings(max_examples=30, derandomize=True)
-@given(st.lists(st.tuples(seconds, st.integers(1, 8)), min_size=1))
-def test_the_clock_never_goes_back(served):
-    clock, joined = FairClock(), 0.0
-    for one in served:
-        clock.serve(*one)
-        assert joined <= clock.joins_at() <= clock.now
-        joined = clock.joins_at()
-
-
 def test_beside_a_long_turn_a_newcomer_has_as_long_before_it_waits():
     """From the present on it would have a single short turn, and then wait for all of the next long one."""
     thread = Thread(2, Clock())

@@ -73,20 +73,6 @@ def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
         assert answer(desk, job(longer, 5)).read_tokens <= 7
 
 
-@pytest.mark.slow
-def test_a_client_that_leaves_a_shared_pass_ends_alone(pair, desk):
-    jobs = plain_jobs(4, 60)
-
-    def leaves(client, event):
-        if client.job is jobs[1] and len(client.events) == 12:
-            client.ticket.cancel()
-
-    ends = [client.end for client in together(desk, jobs, leaves)]
-    whole = [alone(pair, one) for one in jobs]
-    assert [end.tokens for n, end in enumerate(ends) if n != 1] == [said for n, said in enumerate(whole) if n != 1]
-    assert ends[1].reason == "interrupted" and ends[1].tokens == whole[1][: len(ends[1].tokens)]
-
-
 @pytest.mark.parametrize(
     "error",
     [RuntimeError("[METAL] Insufficient Memory"), RuntimeError("[METAL] Impacting Interactivity"), ValueError("?")],
