@@ -21,7 +21,7 @@ from specdec_cli.engine.batch_proof import prove
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.drafters.base import DraftStep
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.session.capacity import Capacity
@@ -131,8 +131,16 @@ class RunningJob:
 class Proof:
     """Why requests for a pair never share passes, empty where they may, and whether these may hold drafts."""
 
-    refusal: str
-    takes_drafts: bool
+    refusal: str = ""
+    takes_drafts: bool = False
+
+    @classmethod
+    def of(cls, network: Network) -> Proof:
+        """What is found out of it."""
+        try:
+            return cls(takes_drafts=prove(network).takes_drafts)
+        except Refused as error:
+            return cls(error.message)
 
 
 class Comparison:
@@ -158,26 +166,22 @@ class Comparison:
 
 
 class Sharing:
-    """Who shares passes of one loaded pair. `refusal` says why nobody ever does, empty where they may."""
+    """Who shares passes of one loaded pair."""
 
     def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
-        self._pair, self._capacity, self.refusal = pair, capacity, proof.refusal if proof else ""
+        self._pair, self._capacity = pair, capacity
         # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
         # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None
         network, draft = pair.first.target.network, pair.first.draft
-        try:
-            if parallel > 1 and not self.refusal:
-                takes_drafts = prove(network).takes_drafts if proof is None else proof.takes_drafts
-                steps_of = draft.network if takes_drafts and isinstance(draft, CachedModel) else None
-                self._batch = Batch(network, takes_drafts, steps_of)
-        except Refused as error:
-            self.refusal = error.message
-        # What was found out of the network.
-        self.proof = Proof(self.refusal, self._batch is not None and self._batch.takes_drafts)
+        self.proof = proof or (Proof.of(network) if parallel > 1 else Proof())
+        if parallel > 1 and not self.proof.refusal:
+            takes_drafts = self.proof.takes_drafts
+            steps_of = draft.network if takes_drafts and isinstance(draft, CachedModel) else None
+            self._batch = Batch(network, takes_drafts, steps_of)
 
     def member(self, job: Job) -> Member | None:
         """The place of `job`: none where its text depends on its rounds, being drawn under a seed with a fixed K."""

@@ -168,7 +168,7 @@ class Scheduler:
             pair=self._pair_name,
             warning=here.capacity.warning(need) if here and running else "",
             sharing=sum(job.shares for job in self._jobs),
-            turns=here.sharing.refusal if here else "",
+            turns=here.sharing.proof.refusal if here else "",
         )
 
     def close(self) -> None:

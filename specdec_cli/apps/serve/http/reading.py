@@ -21,7 +21,6 @@ from specdec_cli.apps.serve.http.tools import ToolOffer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import BOUNDS, Constraint, Request
-from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
 
 # Of an answer whose length nobody names, where the context has room for more.
@@ -37,7 +36,7 @@ def chat_request(
     """What `body` asks for: what dialects have in common, and `more`; so of its request. Raises: HttpError."""
     choice, offer = body.tool_choice, offer or ToolOffer()
     return ChatRequest(
-        request=request_of(body, model.base, model.tokenizer, model.vocab_size, **request),
+        request=request_of(body, model, **request),
         truncated=body.truncate_prompt_tokens,
         tools=offer.functions,
         must_call=offer.must,
@@ -50,15 +49,16 @@ def chat_request(
     )
 
 
-def request_of(body: Asked, base: Request, tokenizer: Tokenizer, vocab_size: int, **more: Any) -> Request:
-    """`base` with what `body` asks for, and `more`. Raises: HttpError."""
+def request_of(body: Asked, model: Model, **more: Any) -> Request:
+    """The model's own with what `body` asks for, and `more`. Raises: HttpError."""
+    base, vocab_size = model.base, model.vocab_size
     lengths = (length for name in LENGTHS if (length := getattr(body, name)) is not None)
     values = {name: getattr(body, name) for name in BOUNDS}
     if body.repeat_penalty is not None:
         values["repetition_penalty"] = body.repeat_penalty
     bias: dict[int, float] = {}
     for name, value in body.logit_bias:
-        ids = tokenizer.continuation(name) if isinstance(name, str) else [name]
+        ids = model.tokenizer.continuation(name) if isinstance(name, str) else [name]
         given = dict.fromkeys(require_tokens("logit_bias", ids, vocab_size), -math.inf if value is None else value)
         bias |= given
     ends = require_tokens("stop_token_ids", body.stop_token_ids, vocab_size)

@@ -282,7 +282,7 @@ def gone(desk):
 
 
 def test_idle_models_are_dropped_and_come_back(tmp_path, open_desk):
-    desk = open_desk(loads := Loads(tmp_path), idle_seconds=0.05)
+    desk = open_desk(loads := Loads(tmp_path), parallel=1, idle_seconds=0.05)
     expected = answer(desk, job(ids(30))).end.tokens
     gone(desk)
     assert desk.status().conversations == 0
@@ -311,7 +311,7 @@ def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_j
     error = NotAvailable("gone", "pull it")
     with pytest.raises(NotAvailable, match="gone"):
         open_desk(Loads(tmp_path, error))
-    desk = open_desk(Loads(tmp_path, None, error), idle_seconds=0.02)
+    desk = open_desk(Loads(tmp_path, None, error), parallel=1, idle_seconds=0.02)
     gone(desk)
     assert answer(desk, job(ids(9))).end == Failure("gone", "pull it", 3)
     assert answer(desk, job(ids(9))).end.reason == "length"
@@ -433,7 +433,7 @@ class Shelf:
 @pytest.fixture
 def shelf(tmp_path, open_desk):
     shelf = Shelf(tmp_path)
-    shelf.desk = lambda **options: open_desk(shelf.load, switch=shelf.load, **options)
+    shelf.desk = lambda parallel=1: open_desk(shelf.load, switch=shelf.load, parallel=parallel)
     return shelf
 
 
@@ -454,7 +454,7 @@ def test_each_job_is_answered_by_its_pair_and_one_is_in_memory_at_a_time(shelf, 
 
 @pytest.mark.slow
 def test_an_answer_that_runs_ends_before_another_pair_takes_its_place(shelf):
-    desk = shelf.desk()
+    desk = shelf.desk(parallel=2)
     later, waited, ended = [], [], []
 
     def begin(client, event):
@@ -477,7 +477,7 @@ def test_a_pair_that_cannot_be_loaded_is_its_job_s_error_and_the_other_comes_bac
 
 
 def test_a_cancelled_job_loads_nothing(shelf):
-    desk = shelf.desk(parallel=1)
+    desk = shelf.desk()
     with desk.held():
         first = Client(desk, of("", 60))
         other = Client(desk, of("b"))
