@@ -25,42 +25,19 @@ BODIES = {
     CLAUDE: {"messages": [USER], "max_tokens": 9},
 }
 # What text-generation front ends send with every request.
-BY_HABIT = {
-    "typical_p": 1,
-    "typical": 1.0,
-    "tfs": 1,
-    "xtc_probability": 0,
-    "xtc_threshold": 0.1,
-    "top_a": 0,
-    "dry_multiplier": 0.0,
-    "dry_base": 1.75,
-    "dry_allowed_length": 2,
-    "dry_penalty_last_n": -1,
-    "dry_sequence_breakers": ["\n"],
-    "mirostat": 0,
-    "mirostat_mode": 0,
-    "mirostat_tau": 5,
-    "mirostat_eta": 0.1,
-    "top_n_sigma": -1,
-    "dynatemp_range": 0,
-    "dynatemp_exponent": 1,
-    "smoothing_factor": 0,
-    "smoothing_curve": 1,
-    "eta_cutoff": 0,
-    "min_tokens": 0,
-    "ignore_eos": False,
-    "bad_words": [],
-    "stop_token_ids": [],
-    "logit_bias": {},
-    "guidance_scale": 1,
-    "no_repeat_ngram_size": 0,
-    "encoder_repetition_penalty": 1.0,
-    "add_bos_token": True,
-    "ban_eos_token": False,
-    "skip_special_tokens": True,
-    "samplers": ["top_k"],
-    "modalities": ["text"],
-}
+HABITS = (
+    (1, "typical_p typical tfs guidance_scale encoder_repetition_penalty dynatemp_exponent smoothing_curve"),
+    (0, "xtc_probability top_a dry_multiplier mirostat mirostat_mode dynatemp_range smoothing_factor eta_cutoff"),
+    (0, "min_tokens no_repeat_ngram_size"),
+    (-1, "top_n_sigma dry_penalty_last_n"),
+    (False, "ignore_eos ban_eos_token"),
+    (True, "add_bos_token skip_special_tokens"),
+    ([], "bad_words stop_token_ids"),
+    (0.1, "xtc_threshold mirostat_eta"),
+)
+BY_HABIT = {name: value for value, names in HABITS for name in names.split()}
+BY_HABIT |= {"logit_bias": {}, "modalities": ["text"], "samplers": ["top_k"], "dry_sequence_breakers": ["\n"]}
+BY_HABIT |= {"dry_base": 1.75, "dry_allowed_length": 2, "mirostat_tau": 5}
 # What clients send that would need a memory elsewhere, and changes no word here.
 HARMLESS = {
     CHAT: {"store": True, "prompt_cache_key": "k", "prompt_cache_retention": "24h", "user": "u", "id_slot": 1},
