@@ -207,14 +207,14 @@ FAULTS = (
         "apps/serve/http/dialect.py",
         "answers[:: answers[0].ask.choices]",
         "answers",
-        "unit/apps/serve/http/test_small_print.py::test_the_prompt_is_counted_once_however_many_answers_there_are",
+        "unit/apps/serve/http/test_replies.py::test_the_prompt_is_counted_once_however_many_answers_there_are",
     ),
     Fault(
         "H11 no last line where usage is streamed",
         "apps/serve/http/completions.py",
         'return (self.event([], **sums) if sums else b"") + b"data: [DONE]\\n\\n"',
         'return self.event([], **sums) if sums else b"data: [DONE]\\n\\n"',
-        "unit/apps/serve/http/test_small_print.py::test_a_stream_ends_with_done_once_and_the_sums_stand_before_it",
+        "unit/apps/serve/http/test_replies.py::test_the_prompt_is_counted_once_however_many_answers_there_are",
     ),
     # Sessions, texts and measurements.
     Fault(
@@ -493,7 +493,7 @@ FAULTS = (
     Fault(
         "room beside the running is not asked",
         "apps/serve/scheduler.py",
-        "fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._capacity) >= 0",
+        "fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._here.capacity) >= 0",
         "fits = handle.job.pair == self._pair_name",
         "unit/apps/serve/test_scheduler.py::test_two_that_fit_only_one_after_the_other_run_one_after_the_other",
     ),
@@ -551,7 +551,7 @@ FAULTS = (
         "apps/serve/http/completions.py",
         "return max(logprob, -9999.0)",
         "return logprob",
-        "unit/apps/serve/http/test_promises.py::test_a_logprob_of_nothing_is_a_number_of_json",
+        "unit/apps/serve/http/test_fields.py::test_a_logprob_of_nothing_is_a_number_of_json",
     ),
     Fault(
         "a near-duplicate is watched",
@@ -583,7 +583,7 @@ FAULTS = (
     ),
     Fault(
         "who comes begins at the present",
-        "apps/serve/shares.py",
+        "apps/serve/scheduler.py",
         "        return self._before\n",
         "        return self.now\n",
         "unit/apps/serve/test_fair_clock.py::test_beside_a_long_turn_a_newcomer_has_as_long_before_it_waits",

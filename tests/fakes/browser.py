@@ -1,8 +1,7 @@
-"""A real Chromium without a window, over the pipe of its DevTools protocol: keys, pictures, what it asked for."""
+"""A real Chromium without a window, over the pipe of its DevTools protocol, and what a reader does with the page."""
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -12,10 +11,14 @@ import sys
 import time
 from contextlib import contextmanager
 
+import pytest
+
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run")
 QUIET = ("--disable-background-networking", "--disable-sync", "--disable-extensions", "--hide-scrollbars")
 SECONDS = 60.0
+IN_BROWSER = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
+SAID = ".answer:last-child > .text span"
 # Chromium reads its commands from descriptor 3, and answers on 4.
 LAUNCH = """
 import os, sys
@@ -23,7 +26,7 @@ for theirs, wanted in zip(map(int, sys.argv[1:3]), (3, 4)):
     os.dup2(theirs, wanted)
 os.execv(sys.argv[3], sys.argv[3:])
 """
-CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32, "ArrowRight": 39}
+CODES = {"Enter": 13, "Escape": 27, "Tab": 9, " ": 32}
 TEXTS = {"Enter": "\r"}
 SHIFT = 8
 
@@ -129,15 +132,9 @@ class Tab:
         for letter in text:
             self.press(letter)
 
-    def look(self, width, height=800, scheme="light"):
-        """The size of the window, and the colours that its owner likes."""
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
-        )
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def picture(self, path):
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+    def look(self, width, height=800):
+        """The size of the window."""
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     @property
     def requests(self):
@@ -174,3 +171,37 @@ def browser(folder):
         process.wait(30)
         os.close(commands)
         os.close(answers)
+
+
+def greeted(tab, url, name="tool"):
+    """The page of the server at `url`, which knows who answers."""
+    tab.open(url)
+    tab.until(f"document.title.startsWith('{name}')")
+    return tab
+
+
+def asking(tab, text, tokens=3):
+    """Some of the answer is there."""
+    tab.type(text)
+    tab.press("Enter")
+    tab.until(f"document.querySelectorAll('{SAID}').length > {tokens}")
+    return tab
+
+
+def asked(tab, text):
+    """The answer is over."""
+    answers = tab.count(".answer")
+    tab.type(text)
+    tab.press("Enter")
+    tab.until(f"document.querySelectorAll('.answer:not(.writing)').length > {answers}")
+    return tab
+
+
+def answer_of(tab):
+    """The text of the last answer: its said tokens, joined."""
+    return "".join(tab.texts(SAID))
+
+
+def slowly(ticket):
+    """Between two rounds of a desk that goes on for long."""
+    time.sleep(0.005)

@@ -1,33 +1,30 @@
-"""A desk of one thread that takes one job after another: what the protocols are tested against."""
+"""A desk of one thread that says scripts, one job after another: what the protocols are tested against."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 
-from specdec_cli.apps.serve.job import SchedulerStatus
+from specdec_cli.apps.serve.job import JobHandle, SchedulerStatus
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.core.events import Failure, Finish
+from specdec_cli.core.events import Failure, Finish, Prefill, Round, RoundDone
 from specdec_cli.core.stats import ChatStats
 
 
-class Ticket:
-    """A job of a fake desk; `cancelled` says whether its client left."""
-
-    def __init__(self, desk, job, deliver):
-        self.desk, self.job, self.deliver, self.cancelled = desk, job, deliver, False
-        self.read_tokens = 0
-
-    def cancel(self):
-        self.cancelled = True
+def by_letters(text):
+    """Pieces of three letters."""
+    return [text[at : at + 3] for at in range(0, len(text), 3)]
 
 
-class SequentialDesk:
-    """Runs `pair.session().reply` for each job, in order; `jobs` keeps every ticket, `passes` counts rounds."""
+class ScriptedDesk:
+    """Says the texts of `script`, one a job; `steps` splits each into rounds, or has them; `between` runs before each.
 
-    def __init__(self, pair, refusal=None):
-        self.pair, self.refusal = pair, refusal
-        self.jobs, self.waiting, self.running, self.passes = [], deque(), None, 0
+    `jobs` keeps every handle, `passes` counts rounds. Whoever hands a job in gets the `refusal`, if there is one.
+    """
+
+    def __init__(self, script, steps=lambda text: [text], between=lambda handle: None, reason="stop"):
+        self.script, self.steps, self.between, self.reason = list(script), steps, between, reason
+        self.jobs, self.waiting, self.running, self.passes, self.refusal = [], deque(), None, 0, None
         self._stats = ChatStats()
         self._wake = threading.Condition()
         self._open = True
@@ -37,12 +34,12 @@ class SequentialDesk:
     def submit(self, job, deliver):
         if self.refusal is not None:
             raise self.refusal
-        ticket = Ticket(self, job, deliver)
+        handle = JobHandle(job, deliver, 0.0)
         with self._wake:
-            self.jobs.append(ticket)
-            self.waiting.append(ticket)
+            self.jobs.append(handle)
+            self.waiting.append(handle)
             self._wake.notify()
-        return ticket
+        return handle
 
     def status(self):
         running = (self.running,) if self.running else ()
@@ -52,8 +49,8 @@ class SequentialDesk:
         with self._wake:
             self._open = False
             self._wake.notify()
-        for ticket in self.jobs:
-            ticket.cancel()
+        for handle in self.jobs:
+            handle.cancel()
         self._thread.join(30)
 
     def _work(self):
@@ -66,39 +63,30 @@ class SequentialDesk:
             self._run(self.running)
             self.running = None
 
-    def _run(self, ticket):
+    def _run(self, handle):
         try:
-            for event in self.events(ticket):
+            for event in self.events(handle):
                 self.passes += event.event == "round"
                 self._stats.fold(event)
-                ticket.deliver(event)
+                handle.notify(event)
         except SpecdecError as error:
-            ticket.deliver(Failure(error.message, error.hint, error.exit_code))
+            handle.notify(Failure(error.message, error.hint, error.exit_code))
 
-    def events(self, ticket):
-        job = ticket.job
-        return self.pair.session().reply(job.prompt, job.request, lambda: ticket.cancelled, job.raw)
-
-
-class ScriptedDesk(SequentialDesk):
-    """Says the texts of a script instead of a model's; `steps` splits each into rounds, `between` runs before each."""
-
-    def __init__(self, script, steps=lambda text: [text], between=lambda ticket: None, reason="stop"):
-        self.script, self.steps, self.between, self.reason = list(script), steps, between, reason
-        super().__init__(None)
-
-    def events(self, ticket):
-        from specdec_cli.core.events import Prefill, Round, RoundDone
-
-        text = self.script.pop(0)
-        yield Prefill(len(ticket.job.prompt), 0, 0.001)
+    def events(self, handle):
+        yield Prefill(len(handle.job.prompt), 0, 0.001)
         said = ""
-        for index, piece in enumerate(self.steps(text)):
-            self.between(ticket)
-            if ticket.cancelled:
+        for index, piece in enumerate(self.steps(self.script.pop(0))):
+            self.between(handle)
+            if handle.cancelled:
                 break
-            said += piece
-            round = Round(index, "none", (), 0, 5, (5,), 0.0, 0.001)
-            yield RoundDone(round, (), piece, piece)
-        reason = "interrupted" if ticket.cancelled else self.reason
+            if isinstance(piece, str):
+                piece = RoundDone(Round(index, "none", (), 0, 5, (5,), 0.0, 0.001), (), piece, piece)
+            said += piece.text
+            yield piece
+        reason = "interrupted" if handle.cancelled else self.reason
         yield Finish(reason, said, (5,), "", {"emitted_tokens": 2, "decode_seconds": 0.01})
+
+
+def spoken_desk(rounds):
+    """A desk that says these rounds to whoever asks."""
+    return ScriptedDesk([""] * 9, steps=lambda text: rounds)

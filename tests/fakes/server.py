@@ -20,22 +20,24 @@ from specdec_cli.apps.serve.http.service import Service
 LOCAL = "http://127.0.0.1:8040"
 
 
-@contextmanager
-def local(model, desk, records=None, page=None, switch=None, **policy):
-    """A client of the app without any socket; the server's names are those of port 8040."""
+def service_of(model, desk, records, switch, port=8040, **policy):
     tell = (lambda record: None) if records is None else records.append
-    service = Service(model, desk, replace(AccessPolicy(8040), **policy), tell, page or {}, switch)
-    app = make_app(service)
+    return Service(model, desk, replace(AccessPolicy(port), **policy), tell, switch)
+
+
+@contextmanager
+def local(model, desk, records=None, switch=None, **policy):
+    """A client of the app without any socket; the server's names are those of port 8040."""
+    app = make_app(service_of(model, desk, records, switch, **policy))
     yield TestClient(app, LOCAL, raise_server_exceptions=False)
 
 
 @contextmanager
-def serving(model, desk, records=None, page=None, switch=None, **policy):
+def serving(model, desk, records=None, switch=None, **policy):
     """(base URL, service) of a server that listens; it ends with the block."""
     listening = listen("127.0.0.1", 0)
     port = listening.getsockname()[1]
-    tell = (lambda record: None) if records is None else records.append
-    service = Service(model, desk, replace(AccessPolicy(port), **policy), tell, page or {}, switch)
+    service = service_of(model, desk, records, switch, port, **policy)
     started = threading.Event()
     server = Server(service, started.set)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listening])), daemon=True)
@@ -49,12 +51,19 @@ def serving(model, desk, records=None, page=None, switch=None, **policy):
         assert not thread.is_alive()
 
 
-def raw(url, data, seconds=5.0):
-    """What comes back on a connection of one's own until it is closed, or for so long."""
+def opened(url, data=b""):
+    """A connection on which `data` was sent; HOST in it stands for the server's."""
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=seconds) as connection:
-        connection.sendall(data.replace(b"HOST", f"{host}:{port}".encode()))
-        found = b""
+    connection = socket.create_connection((host, int(port)), timeout=10)
+    connection.sendall(data.replace(b"HOST", f"{host}:{port}".encode()))
+    return connection
+
+
+def received(connection, seconds=10.0):
+    """(all that comes, whether it ended with the connection) within so many seconds of silence."""
+    connection.settimeout(seconds)
+    found = b""
+    with connection:
         try:
             while part := connection.recv(65_536):
                 found += part
@@ -63,18 +72,15 @@ def raw(url, data, seconds=5.0):
     return found, True
 
 
+def posted(url, path, body):
+    """A connection on which a request was sent."""
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\n"
+    return opened(url, head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data)
+
+
 def until(condition, seconds=10):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def posted(url, path, body):
-    """A connection on which a request was sent."""
-    host, port = url.removeprefix("http://").split(":")
-    data = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
-    connection = socket.create_connection((host, int(port)), timeout=10)
-    connection.sendall(head.encode() + b"Content-Length: %d\r\n\r\n" % len(data) + data)
-    return connection

@@ -113,8 +113,10 @@ class Desk(Scheduler):
         super()._begin()
 
 
-def desk_of(pair, **options):
-    return Desk(lambda: pair, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}))
+def desk_of(pair, switch=None, **options):
+    """Of a pair, or of what loads it."""
+    load = pair if callable(pair) else lambda: pair
+    return Desk(load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=switch)
 
 
 def answer(desk, job):

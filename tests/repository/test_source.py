@@ -18,7 +18,7 @@ ENTRIES = {
         "terminal",
         *(f"apps.*.{part}" for part in ("screen", "panel", "download", "picture")),
     ),
-    "typer": ("main", "command", *(f"apps.*.{part}" for part in ("command", "chats", "servers", "demo"))),
+    "typer": ("main", "command", *(f"apps.*.{part}" for part in ("command", "chats", "demo"))),
     "mlx": ("engine",),
     "mlx_lm": ("engine", "models"),
     "transformers": ("models.tokenizer",),

@@ -83,7 +83,9 @@ class Conversations:
         if near and not near.busy and self._continues(near, prompt, identity):
             found = near
         else:
-            found = self._keep(self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None))
+            found = self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None)
+            found.nbytes = found.slot.nbytes
+            self._kept.append(found)
         found.busy, found.used_at, found.used = True, self._clock(), found.used + 1
         found.conversation_id = identity or found.conversation_id
         found.goes_on_at = ends[-1] if len(ends) > 1 else ((ends[0] if ends else 0) + len(prompt)) // 2
@@ -133,8 +135,3 @@ class Conversations:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""
         same = identity is not None and kept.conversation_id == identity
         return same or kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
-
-    def _keep(self, kept: CachedConversation) -> CachedConversation:
-        kept.nbytes, kept.used_at = kept.slot.nbytes, self._clock()
-        self._kept.append(kept)
-        return kept

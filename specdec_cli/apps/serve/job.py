@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from specdec_cli.core.errors import DoesNotFit, SpecdecError, UsageError, untrusted
+from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.core.events import Event, Prefill, Reading, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats
@@ -56,10 +56,6 @@ class Busy(SpecdecError):
 
 class TooLong(UsageError):
     """The prompt does not fit into the context (HTTP 400, "prompt is too long")."""
-
-
-class TooLarge(DoesNotFit):
-    """Its caches do not fit into the memory (HTTP 413)."""
 
 
 class JobHandle:

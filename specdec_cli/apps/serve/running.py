@@ -12,15 +12,15 @@ from enum import Enum, auto
 from statistics import fmean, median
 
 from specdec_cli.apps.serve.conversations import CachedConversation
-from specdec_cli.apps.serve.job import Job, JobHandle, TooLarge, TooLong, unforeseen
-from specdec_cli.core.errors import Refused, SpecdecError, untrusted
+from specdec_cli.apps.serve.job import Job, JobHandle, TooLong, unforeseen
+from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone
 from specdec_cli.core.kinds import effective_rule
 from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, prove, read_prompts
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.drafters.base import DraftStep
-from specdec_cli.engine.model import CachedModel
+from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.planning.policy import shares
 from specdec_cli.pairs.limits import too_large, too_long
 from specdec_cli.session.capacity import Capacity
@@ -130,8 +130,16 @@ class RunningJob:
 class Proof:
     """Why requests for a pair never share passes, empty where they may, and whether these may hold drafts."""
 
-    refusal: str
-    takes_drafts: bool
+    refusal: str = ""
+    takes_drafts: bool = False
+
+    @classmethod
+    def of(cls, network: Network) -> Proof:
+        """What is found out of it."""
+        try:
+            return cls(takes_drafts=prove(network).takes_drafts)
+        except Refused as error:
+            return cls(error.message)
 
 
 class Comparison:
@@ -157,26 +165,22 @@ class Comparison:
 
 
 class Sharing:
-    """Who shares passes of one loaded pair. `refusal` says why nobody ever does, empty where they may."""
+    """Who shares passes of one loaded pair."""
 
     def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
-        self._pair, self._capacity, self.refusal = pair, capacity, proof.refusal if proof else ""
+        self._pair, self._capacity = pair, capacity
         # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
         # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None
         network, draft = pair.first.target.network, pair.first.draft
-        try:
-            if parallel > 1 and not self.refusal:
-                takes_drafts = prove(network).takes_drafts if proof is None else proof.takes_drafts
-                steps_of = draft.network if takes_drafts and isinstance(draft, CachedModel) else None
-                self._batch = Batch(network, takes_drafts, steps_of)
-        except Refused as error:
-            self.refusal = error.message
-        # What was found out of the network.
-        self.proof = Proof(self.refusal, self._batch is not None and self._batch.takes_drafts)
+        self.proof = proof or (Proof.of(network) if parallel > 1 else Proof())
+        if parallel > 1 and not self.proof.refusal:
+            takes_drafts = self.proof.takes_drafts
+            steps_of = draft.network if takes_drafts and isinstance(draft, CachedModel) else None
+            self._batch = Batch(network, takes_drafts, steps_of)
 
     def member(self, job: Job) -> Member | None:
         """The place of `job`: none where its text depends on its rounds, being drawn under a seed with a fixed K."""
@@ -280,7 +284,7 @@ class Sharing:
 def require_room(job: Job, capacity: Capacity) -> None:
     """Refuse a job before anything is allocated for it.
 
-    Raises: TooLong for the context, TooLarge for the memory, were it to run alone.
+    Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone.
     """
     prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
     if limit is not None and prompt >= limit:
@@ -288,7 +292,7 @@ def require_room(job: Job, capacity: Capacity) -> None:
         raise TooLong(too_long(prompt, limit), hint)
     need = capacity.weight_bytes + job_bytes(job, capacity)
     if need > capacity.limit_bytes:
-        raise TooLarge(
+        raise DoesNotFit(
             too_large("models and caches", need, most_tokens(job, capacity), capacity.limit_bytes),
             f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
         )

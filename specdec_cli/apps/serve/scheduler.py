@@ -1,8 +1,8 @@
 """The scheduler: jobs come in from any thread, one thread runs them, and every job taken on ends with a last event.
 
 That thread owns the models: they are loaded, used and dropped there alone, for mlx's streams are a thread's. The jobs
-that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the clock
-of `shares`; or it is a target pass that several of them share (`running`).
+that run share its time: a turn is a round or a chunk of a prompt, and goes to the job that had the least, by the
+`FairClock`; or it is a target pass that several of them share (`running`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
 from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, Stage, job_bytes, require_room, room_left
-from specdec_cli.apps.serve.shares import FairClock
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
@@ -56,6 +55,41 @@ class SchedulerOptions:
     usable_bytes: int | None = None
 
 
+@dataclass(slots=True)
+class FairClock:
+    """Seconds of service that a job which was always there should have had: whoever comes, each gets its part.
+
+    Law: of any stretch of time a job that stays has its even part but for two turns, however many come and go
+    meanwhile. It is the virtual time of fair queueing (Demers, Keshav, Shenker 1989): a second of service to one of n
+    jobs moves it by 1/n, which is what each of them should have had of it. It never goes back, so that a chain of short
+    jobs cannot begin below those who wait, again and again.
+    """
+
+    now: float = 0.0
+    _before: float = 0.0
+
+    def joins_at(self) -> float:
+        """What a job that comes counts as having had.
+
+        The clock as it was before the last turn: a head start of one turn.
+        """
+        return self._before
+
+    def serve(self, seconds: float, jobs: int) -> None:
+        """One of the `jobs` that run had a turn of so many seconds."""
+        self._before, self.now = self.now, self.now + seconds / jobs
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The pair in memory, what its caches may take, the conversations it holds, and who shares its passes."""
+
+    pair: LoadedPair
+    capacity: Capacity
+    conversations: Conversations
+    sharing: Sharing
+
+
 class Scheduler:
     """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
 
@@ -75,17 +109,14 @@ class Scheduler:
         self.options, self._clock = options or SchedulerOptions(), clock
         self._load_first, self._switch = load, switch
         self._queue = Queue(self.options.queue)
-        self._pair: LoadedPair | None = None
+        self._here: Loaded | None = None
         self._pair_name = ""
-        self._conversations: Conversations | None = None
         self._jobs: tuple[RunningJob, ...] = ()
         self._fair = FairClock()
-        self._sharing: Sharing | None = None
         self._unloads = False
         self._beginning: JobHandle | None = None
         # Of the drafts of the next pass that is shared.
         self._drafting_seconds = 0.0
-        self._capacity: Capacity | None = None
         self._capacities: dict[str, Capacity] = {}
         self._proofs: dict[str, Proof] = {}
         self._failure: SpecdecError | None = None
@@ -107,7 +138,7 @@ class Scheduler:
     def submit(self, job: Job, deliver: Deliver) -> JobHandle:
         """Take `job` on: `deliver` gets its events, from another thread, the last one a Finish or a Failure.
 
-        Raises: Busy if too many wait, TooLong if the prompt exceeds the context, TooLarge for the memory; what ended
+        Raises: Busy if too many wait, TooLong if the prompt exceeds the context, DoesNotFit for the memory; what ended
         the thread that generates, if that is over.
         """
         if self._failure is not None:
@@ -120,12 +151,13 @@ class Scheduler:
 
     def status(self) -> SchedulerStatus:
         """What it is doing and has done. A job's last event comes after its sums."""
-        running, capacity, kept = self._running, self._capacity, tuple(self._conversations or ())
-        need = sum(job_bytes(one.job, capacity) for one in running) if capacity else 0
+        running, here = self._running, self._here
+        kept = tuple(here.conversations) if here else ()
+        need = sum(job_bytes(one.job, here.capacity) for one in running) if here else 0
         with self._counting:
             totals = deepcopy(self._totals)
         return SchedulerStatus(
-            loaded=self._pair is not None,
+            loaded=here is not None,
             running=running,
             waiting=self._queue.waiting(),
             conversations=len(kept),
@@ -134,9 +166,9 @@ class Scheduler:
             totals=totals,
             jobs=self._ended,
             pair=self._pair_name,
-            warning=capacity.warning(need) if capacity and running else "",
+            warning=here.capacity.warning(need) if here and running else "",
             sharing=sum(job.shares for job in self._jobs),
-            turns=self._sharing.refusal if self._sharing else "",
+            turns=here.sharing.proof.refusal if here else "",
         )
 
     def close(self) -> None:
@@ -154,12 +186,11 @@ class Scheduler:
         beginning, running = self._beginning, tuple(job.handle for job in self._jobs)
         return running if beginning is None or beginning in running else (*running, beginning)
 
-    @property
-    def _budget_bytes(self) -> int:
+    def _budget_bytes(self, capacity: Capacity) -> int:
         """Bytes that the caches of all conversations may have together."""
-        if self.options.cache_bytes is not None or self._capacity is None:
-            return self.options.cache_bytes or 0
-        return max((self._capacity.limit_bytes - self._capacity.weight_bytes) // 2, 0)
+        if self.options.cache_bytes is not None:
+            return self.options.cache_bytes
+        return max((capacity.limit_bytes - capacity.weight_bytes) // 2, 0)
 
     # In the thread that owns the models.
 
@@ -209,27 +240,28 @@ class Scheduler:
             self._end_cancelled()
             self._begin()
 
-    def _use(self, name: str) -> LoadedPair:
+    def _use(self, name: str) -> Loaded:
         """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""
         if name != self._pair_name:
             self._unload()
-        if self._pair is None:
+        if self._here is None:
             with untrusted(unforeseen):
                 pair = self._switch(name) if self._switch and name else self._load_first()
                 self._pair_name = name
-                capacity = self._capacity = self._capacities[name] = capacity_of(pair, self.options.usable_bytes)
-                self._conversations = Conversations(
-                    self._conversation, self._budget_bytes, self.options.slots, capacity.snapshots, self._clock
+                capacity = self._capacities[name] = capacity_of(pair, self.options.usable_bytes)
+                budget_bytes = self._budget_bytes(capacity)
+                conversations = Conversations(
+                    self._conversation, budget_bytes, self.options.slots, capacity.snapshots, self._clock
                 )
-                self._sharing = Sharing(pair, capacity, self.options.parallel, self._proofs.get(name))
-                self._proofs[name] = self._sharing.proof
-                self._pair = pair
-                self._holds(capacity.weight_bytes, self._budget_bytes)
-        return self._pair
+                sharing = Sharing(pair, capacity, self.options.parallel, self._proofs.get(name))
+                self._proofs[name] = sharing.proof
+                self._here = Loaded(pair, capacity, conversations, sharing)
+                self._holds(capacity.weight_bytes, budget_bytes)
+        return self._here
 
     def _conversation(self, slot: Slot | None) -> CachedConversation:
         watch = Stopwatch(self._clock)
-        return CachedConversation(self._use(self._pair_name).session(slot, watch), watch)
+        return CachedConversation(self._use(self._pair_name).pair.session(slot, watch), watch)
 
     def _begin(self) -> None:
         """Jobs that wait begin, while there is room for them; those for another pair once none runs."""
@@ -252,18 +284,17 @@ class Scheduler:
 
     def _with(self, handle: JobHandle) -> tuple[RunningJob, ...]:
         """The jobs that run and the one of `handle`, in a conversation of its own."""
-        self._use(handle.job.pair)
+        here = self._use(handle.job.pair)
         self._unloads = handle.job.unloads
-        assert self._conversations is not None and self._capacity is not None and self._sharing is not None
-        require_room(handle.job, self._capacity)
-        kept = self._conversations.take(handle.job)
-        jobs = (*self._jobs, RunningJob(handle, kept, self._sharing.member(handle.job), self._fair.joins_at()))
+        require_room(handle.job, here.capacity)
+        kept = here.conversations.take(handle.job)
+        jobs = (*self._jobs, RunningJob(handle, kept, here.sharing.member(handle.job), self._fair.joins_at()))
         try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
-            room = room_left([job.handle.job for job in jobs], self._capacity)
+            room = room_left([job.handle.job for job in jobs], here.capacity)
             held = sum(job.kept.nbytes for job in jobs)
-            self._conversations.fit(min(self._budget_bytes, max(room, 0) + held))
+            here.conversations.fit(min(self._budget_bytes(here.capacity), max(room, 0) + held))
         except BaseException:
-            self._conversations.discard(kept)
+            here.conversations.discard(kept)
             raise
         return jobs
 
@@ -272,10 +303,10 @@ class Scheduler:
 
         A job that shares most of its prompt with one that is being read waits for that: then it reads the rest alone.
         """
-        if not self._jobs or self._capacity is None:
+        if not self._jobs or self._here is None:
             return True
         jobs = [job.handle.job for job in self._jobs]
-        fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._capacity) >= 0
+        fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._here.capacity) >= 0
         return fits and not any(job.reads_for(handle.job) for job in self._jobs)
 
     def _next_turn(self) -> None:
@@ -284,23 +315,19 @@ class Scheduler:
         If it asks for a pass that others share, all of those who are about to ask go first: a round is soon done, the
         reading of a draft is not. No name of this thread's loop may hold a job: its models could not be dropped.
         """
-        self._choose_sharers()
+        here = self._use(self._pair_name)
+        here.sharing.choose(self._jobs, room_left([job.handle.job for job in self._jobs], here.capacity))
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
         if job.asks is None or job.handle.cancelled:
             self._turn(job)
         elif isinstance(job.asks, Prompt):
-            self._read_prompts()
+            self._read_prompts(here.sharing)
         elif late := [one for one in self._jobs if one.is_late]:
             self._turn(late[0])
         elif drafting := [one for one in self._jobs if isinstance(one.asks, DraftStep)]:
-            self._share_step(drafting)
+            self._share_step(here.sharing, drafting)
         else:
-            self._share_pass()
-
-    def _choose_sharers(self) -> None:
-        if self._sharing is not None and self._capacity is not None:
-            jobs = [job.handle.job for job in self._jobs]
-            self._sharing.choose(self._jobs, room_left(jobs, self._capacity))
+            self._share_pass(here.sharing)
 
     def _turn(self, job: RunningJob) -> None:
         running = len(self._jobs)
@@ -308,14 +335,13 @@ class Scheduler:
         job.had_seconds += job.last_seconds
         self._fair.serve(job.last_seconds, running)
 
-    def _read_prompts(self) -> None:
+    def _read_prompts(self, sharing: Sharing) -> None:
         """Those of all who ask for that, or just came, in one pass whose time they share."""
         for job in [job for job in self._jobs if job.stage is Stage.NEW]:
             self._turn(job)
-        assert self._sharing is not None
-        jobs = self._sharing.near(self._jobs)
+        jobs = sharing.near(self._jobs)
         with self._timed(jobs):
-            self._sharing.read(jobs)
+            sharing.read(jobs)
 
     @contextmanager
     def _timed(self, jobs: Sequence[RunningJob]) -> Iterator[None]:
@@ -330,22 +356,20 @@ class Scheduler:
             job.had_seconds += seconds / len(jobs)
         self._fair.serve(seconds, running)
 
-    def _share_step(self, jobs: Sequence[RunningJob]) -> None:
+    def _share_step(self, sharing: Sharing, jobs: Sequence[RunningJob]) -> None:
         """A step of the drafts of `jobs` in one pass, whose time they share."""
-        assert self._sharing is not None
         began = self._clock()
         with self._timed(jobs):
-            self._sharing.draft(jobs)
+            sharing.draft(jobs)
         self._drafting_seconds += self._clock() - began
 
-    def _share_pass(self) -> None:
+    def _share_pass(self, sharing: Sharing) -> None:
         """One pass of all who ask for it, whose time they share, and what each says by it."""
-        assert self._sharing is not None
         jobs, began = [job for job in self._jobs if isinstance(job.asks, Part)], self._clock()
         with self._timed(jobs):
-            for job in self._sharing.run(jobs):
+            for job in sharing.run(jobs):
                 self._hand_on(job, alone=False)
-        self._sharing.observe(jobs, self._clock() - began + self._drafting_seconds)
+        sharing.observe(jobs, self._clock() - began + self._drafting_seconds)
         self._drafting_seconds = 0.0
 
     def _hand_on(self, job: RunningJob, alone: bool) -> None:
@@ -360,14 +384,14 @@ class Scheduler:
 
     def _give_back(self, kept: CachedConversation, broken: bool) -> None:
         """The conversation of a job that is done; what a failure may have left in it is forgotten."""
-        assert self._conversations is not None
+        conversations = self._use(self._pair_name).conversations
         try:
             with untrusted(unforeseen):
                 if broken:
                     kept.slot.forget()
-                self._conversations.give_back(kept)
+                conversations.give_back(kept)
         except SpecdecError:
-            self._conversations.discard(kept)
+            conversations.discard(kept)
 
     def _end(self, handle: JobHandle, event: Finish | Failure) -> None:
         self._ended += 1
@@ -387,7 +411,7 @@ class Scheduler:
     def _rest(self) -> None:
         """Until a job comes. Meanwhile freed buffers are given back, and the models dropped."""
         acts: list[tuple[float, Callable[[], object]]] = []
-        if self._pair is not None:
+        if self._here is not None:
             acts = [(IDLE_SECONDS, clear_cache)]
             idle_seconds = 0.0 if self._unloads else self.options.idle_seconds
             if idle_seconds is not None:
@@ -402,11 +426,11 @@ class Scheduler:
 
     def _unload(self) -> None:
         """Drop the models. What was read by them is on disk before, where it is kept at all."""
-        if self._pair and self._conversations and (disk := self._pair.disk):
+        if self._here and (disk := self._here.pair.disk):
             with suppress(SpecdecError), untrusted(unforeseen):
-                self._conversations.keep(disk.most_bytes)
+                self._here.conversations.keep(disk.most_bytes)
                 disk.finish()
-        self._conversations = self._pair = self._sharing = None
+        self._here = None
         gc.collect()
         clear_cache()
         self._holds(0, 0)

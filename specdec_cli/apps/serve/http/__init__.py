@@ -1,1 +1,1 @@
-"""HTTP around the desk: the protocols that editors, agents and scripts already speak."""
+"""HTTP around the scheduler: the protocols that editors, agents and scripts already speak."""

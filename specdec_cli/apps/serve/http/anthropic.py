@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, FailFast, Tag
@@ -23,7 +22,7 @@ from specdec_cli.apps.serve.http.contents import (
     text_of,
 )
 from specdec_cli.apps.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
-from specdec_cli.apps.serve.http.schema import FEW, Arguments, Asked, Body, Format, parse, wrapped
+from specdec_cli.apps.serve.http.schema import FEW, Arguments, Asked, Body, Format, TextBlock, parse, wrapped
 from specdec_cli.apps.serve.http.tools import anthropic_offer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.template import TemplateValues
@@ -31,12 +30,6 @@ from specdec_cli.models.turns import Message, joined
 
 # Claude Code's first block of instructions; its checksum is another one in every request, so nothing could be reused.
 CHANGING = "x-anthropic-billing-header:"
-
-
-class TextBlock(Body):
-    """A text."""
-
-    text: str
 
 
 class ThinkingBlock(Body):
@@ -125,8 +118,8 @@ def models(listed: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def model_info(entry: Mapping[str, Any]) -> dict[str, Any]:
     """OpenAI's entry of a model as Anthropic's; the time in RFC 3339."""
-    created = datetime.fromtimestamp(entry["created"], UTC).isoformat().replace("+00:00", "Z")
-    names = {"type": "model", "id": entry["id"], "display_name": entry["id"], "created_at": created}
+    names = {"type": "model", "id": entry["id"], "display_name": entry["id"]}
+    names["created_at"] = dialect.moment(entry["created"])
     return {**names, "lifecycle": "active", "max_input_tokens": entry.get("meta", {}).get("n_ctx_train")}
 
 

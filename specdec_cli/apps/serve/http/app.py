@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -25,6 +25,8 @@ from specdec_cli.apps.serve.http.schema import ModelBody, parse
 from specdec_cli.apps.serve.http.service import Body, Read, Service, Write
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.errors import reason
+from specdec_cli.terminal.html import Markup, element, fill, joined, packaged
+from specdec_cli.terminal.panel.answer import MEANINGS
 
 # Each answers the addresses with and without /v1: clients differ in what they take for the base of a server.
 ANSWERS: dict[str, tuple[Read, Write]] = {
@@ -49,6 +51,9 @@ FACTS: dict[str, Callable[[Service], dict[str, Any]]] = {
     "/api/ps": lambda service: ollama.loaded(service.find(service.scheduler.status().pair), service.scheduler.status()),
     "/api/version": lambda service: ollama.VERSION,
 }
+PAGE, SCRIPTS = "serve", (
+    "main.js", "answer.js", "code.js", "element.js", "fences.js", "figures.js", "markdown.js", "stream.js",
+)  # fmt: skip
 TYPES = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml", "": "text/html"}
 # A browser lets the page do nothing but ask this server; the last two: text of a model can never become markup.
 POLICY = (
@@ -65,6 +70,20 @@ PAGE_HEADERS = {
 }
 
 
+@cache
+def page_files() -> dict[str, bytes]:
+    """The chat that a browser sees: address -> content, `/` and what it loads."""
+    named = {name: packaged(f"{PAGE}/{name}") for name in (*SCRIPTS, "icon.svg")}
+    sheet = packaged("palette.css") + packaged(f"{PAGE}/chat.css")
+    files = {"/": fill(f"{PAGE}/chat", {"legend": legend()}), "/page/chat.css": sheet}
+    return {path: text.encode() for path, text in {**files, **{f"/page/{name}": named[name] for name in named}}.items()}
+
+
+def legend() -> Markup:
+    """What the looks of a token say, as in the other displays; the page takes the tokens' own titles from it, too."""
+    return joined([element("li", fate, class_=fate, title=meaning) for fate, meaning in MEANINGS.items()], "\n")
+
+
 def make_app(service: Service) -> ASGIApp:
     """The server behind its policy. Pages that may use it get their headers also with a refusal of their rights."""
     answers = ((prefix + path, how) for path, how in ANSWERS.items() for prefix in ("/v1", ""))
@@ -75,7 +94,7 @@ def make_app(service: Service) -> ASGIApp:
     gets |= dict.fromkeys(("/v1/models", "/models"), partial(_models, service))
     gets |= {"/v1/models/{name:path}": partial(_model, service), "/metrics": partial(_metrics, service)}
     gets |= {path: partial(_facts, service, look) for path, look in FACTS.items()}
-    gets |= {path: partial(_file, content) for path, content in service.page.items()}
+    gets |= {path: partial(_file, content) for path, content in page_files().items()}
     routes = [
         Route(path, do, methods=[how]) for how, do_at in (("POST", posts), ("GET", gets)) for path, do in do_at.items()
     ]

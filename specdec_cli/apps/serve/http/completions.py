@@ -21,9 +21,13 @@ from specdec_cli.apps.serve.http.schema import (
     FEW,
     MOST_CHOICES,
     Arguments,
+    Asked,
     Body,
+    Choices,
+    Format,
     Reasoning,
-    Shaped,
+    Schema,
+    Texts,
     Top,
     Whole,
     by,
@@ -34,10 +38,17 @@ from specdec_cli.apps.serve.http.tools import openai_offer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.events import RoundDone, TokenLogprob, to_dict
 from specdec_cli.core.fates import Judged, TokenStream
+from specdec_cli.core.request import Constraint
 from specdec_cli.core.template import TemplateValues, Turn
 from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
+
+# Shapes in GBNF or EBNF, by the names that others have for them.
+GRAMMARS = dict.fromkeys(
+    ("grammar", "guided_grammar", "ebnf", "structural_tag"),
+    "grammars are not kept; ask for a schema, a guided_regex or a choice",
+)
 
 
 class CalledFunction(Body):
@@ -108,6 +119,57 @@ ChatMessage = Annotated[
 ]
 
 
+class StreamOptions(Body):
+    """Of a stream."""
+
+    include_usage: bool = False
+
+
+class StructuredOutputs(Body):
+    """vLLM's name for shapes."""
+
+    REFUSED, PATH = GRAMMARS, "structured_outputs."
+    schema_: Schema | None = Field(default=None, alias="json")
+    regex: str | None = None
+    choice: Texts | None = None
+
+
+class Shaped(Asked):
+    """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
+
+    REFUSED = {**Asked.REFUSED, **GRAMMARS}
+    n: Choices = 1
+    response_format: Format | None = None
+    json_schema: Schema | None = None
+    guided_json: Schema | None = None
+    guided_regex: str | None = None
+    regex: str | None = None
+    guided_choice: Texts | None = None
+    structured_outputs: StructuredOutputs = StructuredOutputs()
+    stream_options: StreamOptions = StreamOptions()
+
+
+def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
+    """(the field, its shape): `response_format`, or what llama.cpp, vLLM and SGLang call it. Raises: HttpError."""
+    nested = body.structured_outputs
+    given: dict[str, Constraint | None] = {
+        "response_format": reading.constraint_of(body.response_format, "response_format"),
+        "json_schema": reading.shape("schema", body.json_schema),
+        "guided_json": reading.shape("schema", body.guided_json),
+        "guided_regex": reading.shape("regex", body.guided_regex),
+        "regex": reading.shape("regex", body.regex),
+        "guided_choice": reading.shape("choice", body.guided_choice),
+        "structured_outputs.json": reading.shape("schema", nested.schema_),
+        "structured_outputs.regex": reading.shape("regex", nested.regex),
+        "structured_outputs.choice": reading.shape("choice", nested.choice),
+    }
+    shapes = {name: shape for name, shape in given.items() if shape is not None}
+    if len(shapes) > 1:
+        first, second, *_ = shapes
+        raise bad_field(second, f"an answer can have one constraint, and {first} already sets it")
+    return next(iter(shapes.items()), ("response_format", None))
+
+
 class ChatBody(Shaped):
     """Of /v1/chat/completions, and of /apply-template."""
 
@@ -158,7 +220,7 @@ class TextBody(Shaped):
 def read_chat(values: Mapping[str, Any], model: Model) -> ChatRequest:
     """What the body asks for. Raises: HttpError."""
     body = parse(ChatBody, values)
-    shape, constraint = reading.shape_of(body)
+    shape, constraint = shape_of(body)
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     return reading.chat_request(
         body,
@@ -189,7 +251,7 @@ def read_text(values: Mapping[str, Any], model: Model) -> ChatRequest:
     body = parse(TextBody, values)
     if body.best_of not in (None, body.n):
         raise bad_field("best_of", f"{body.best_of} answers to choose {body.n} from are not supported; use n")
-    shape, constraint = reading.shape_of(body)
+    shape, constraint = shape_of(body)
     (text, *others), prefixes, stops = _prompts(body, model)
     return reading.chat_request(
         body,

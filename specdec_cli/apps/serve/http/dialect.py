@@ -7,6 +7,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from specdec_cli.apps.serve.http.answer import ChatRequest, Delta, ServedAnswer
@@ -76,6 +77,11 @@ def round_values(round: RoundDone) -> dict[str, Any]:
 def new_id(prefix: str) -> str:
     """A name that no other reply has."""
     return f"{prefix}{secrets.token_hex(12)}"
+
+
+def moment(seconds: float) -> str:
+    """A time of the epoch in RFC 3339."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def timings(answers: Sequence[ServedAnswer]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Annotated, Any
 
@@ -15,8 +14,8 @@ from pydantic import BeforeValidator, FailFast, Field
 
 from specdec_cli.apps.serve.http import reading
 from specdec_cli.apps.serve.http.answer import Call, ChatRequest, Delta, ReasoningDelta, ServedAnswer, TextDelta
-from specdec_cli.apps.serve.http.completions import ChatBody, ChatMessage, fill_in, messages_of
-from specdec_cli.apps.serve.http.dialect import Dialect
+from specdec_cli.apps.serve.http.completions import ChatBody, ChatMessage, fill_in, messages_of, shape_of
+from specdec_cli.apps.serve.http.dialect import Dialect, moment
 from specdec_cli.apps.serve.http.errors import OLLAMA, HttpError, bad_field, error_body, to_json
 from specdec_cli.apps.serve.http.schema import FEW, Length, Schema, parse
 from specdec_cli.apps.serve.http.tools import openai_offer
@@ -116,7 +115,7 @@ def _ask(body: OllamaBody, model: Model, endpoint: str, stops: Sequence[int] = (
     if more.get("text") == "":
         body = body.model_copy(update={"max_tokens": 0, "json_schema": None})
         more = {"text": "?", "extra": {"loads": True}}
-    request = {"constraint": reading.shape_of(body)[1], "stop_tokens": stops}
+    request = {"constraint": shape_of(body)[1], "stop_tokens": stops}
     source = "messages" if endpoint == CHAT else "prompt"
     more = {"template": TemplateValues.of_word(body.think), "shape": "format", "source": source, **more}
     more["unloads"] = body.unloads
@@ -157,7 +156,7 @@ class LineDialect(Dialect):
     def _said(self, rest: Mapping[str, Any], text: str, **more: Any) -> dict[str, Any]:
         chats = self.ask.endpoint == CHAT.strip("/")
         said = {"message": {"role": "assistant", "content": text, **more}} if chats else {"response": text, **more}
-        return {"model": self.ask.model, "created_at": _moment(time.time()), **said, **rest}
+        return {"model": self.ask.model, "created_at": moment(time.time()), **said, **rest}
 
     def _sums(self, answer: ServedAnswer) -> dict[str, Any]:
         """Why it ended; whole nanoseconds. Waiting and loading are what reading and writing leave of the time."""
@@ -174,10 +173,6 @@ class LineDialect(Dialect):
 
 def _call(call: Call) -> dict[str, Any]:
     return {"id": call.id, "function": {"name": call.name, "arguments": json.loads(call.arguments)}}
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def tags(model: Model, switch: Switch | None = None) -> dict[str, Any]:
@@ -197,7 +192,7 @@ def loaded(model: Model, state: SchedulerStatus) -> dict[str, Any]:
 def _entry(model: Model) -> dict[str, Any]:
     names = {"name": model.name, "model": model.name, "digest": sha256(model.target.encode()).hexdigest()}
     size = sum(side.weight_bytes for side in model.sides)
-    return {**names, "modified_at": _moment(model.since), "size": size, "details": _details(model)}
+    return {**names, "modified_at": moment(model.since), "size": size, "details": _details(model)}
 
 
 def _details(model: Model) -> dict[str, Any]:
@@ -220,5 +215,5 @@ def show(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
     }
     family = details["family"]
     info = {"general.architecture": family, f"{family}.context_length": model.context_limit}
-    head = {"modelfile": "", "parameters": "", "template": tokenizer.template, "modified_at": _moment(model.since)}
+    head = {"modelfile": "", "parameters": "", "template": tokenizer.template, "modified_at": moment(model.since)}
     return {**head, "details": details, "model_info": info, "capabilities": [name for name, can in able.items() if can]}

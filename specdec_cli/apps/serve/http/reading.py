@@ -16,12 +16,11 @@ from typing import Any
 
 from specdec_cli.apps.serve.http.answer import ChatRequest
 from specdec_cli.apps.serve.http.errors import bad_field
-from specdec_cli.apps.serve.http.schema import Asked, Format, Shaped
+from specdec_cli.apps.serve.http.schema import Asked, Format
 from specdec_cli.apps.serve.http.tools import ToolOffer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import BOUNDS, Constraint, Request
-from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.turns import Message
 
 # Of an answer whose length nobody names, where the context has room for more.
@@ -37,7 +36,7 @@ def chat_request(
     """What `body` asks for: what dialects have in common, and `more`; so of its request. Raises: HttpError."""
     choice, offer = body.tool_choice, offer or ToolOffer()
     return ChatRequest(
-        request=request_of(body, model.base, model.tokenizer, model.vocab_size, **request),
+        request=request_of(body, model, **request),
         truncated=body.truncate_prompt_tokens,
         tools=offer.functions,
         must_call=offer.must,
@@ -50,15 +49,16 @@ def chat_request(
     )
 
 
-def request_of(body: Asked, base: Request, tokenizer: Tokenizer, vocab_size: int, **more: Any) -> Request:
-    """`base` with what `body` asks for, and `more`. Raises: HttpError."""
+def request_of(body: Asked, model: Model, **more: Any) -> Request:
+    """The model's own with what `body` asks for, and `more`. Raises: HttpError."""
+    base, vocab_size = model.base, model.vocab_size
     lengths = (length for name in LENGTHS if (length := getattr(body, name)) is not None)
     values = {name: getattr(body, name) for name in BOUNDS}
     if body.repeat_penalty is not None:
         values["repetition_penalty"] = body.repeat_penalty
     bias: dict[int, float] = {}
     for name, value in body.logit_bias:
-        ids = tokenizer.continuation(name) if isinstance(name, str) else [name]
+        ids = model.tokenizer.continuation(name) if isinstance(name, str) else [name]
         given = dict.fromkeys(require_tokens("logit_bias", ids, vocab_size), -math.inf if value is None else value)
         bias |= given
     ends = require_tokens("stop_token_ids", body.stop_token_ids, vocab_size)
@@ -85,28 +85,8 @@ def require_tokens(name: str, ids: Sequence[int], vocab_size: int) -> Sequence[i
     return ids
 
 
-def shape_of(body: Shaped) -> tuple[str, Constraint | None]:
-    """(the field, its shape): `response_format`, or what llama.cpp, vLLM and SGLang call it. Raises: HttpError."""
-    nested = body.structured_outputs
-    given: dict[str, Constraint | None] = {
-        "response_format": constraint_of(body.response_format, "response_format"),
-        "json_schema": _constraint("schema", body.json_schema),
-        "guided_json": _constraint("schema", body.guided_json),
-        "guided_regex": _constraint("regex", body.guided_regex),
-        "regex": _constraint("regex", body.regex),
-        "guided_choice": _constraint("choice", body.guided_choice),
-        "structured_outputs.json": _constraint("schema", nested.schema_),
-        "structured_outputs.regex": _constraint("regex", nested.regex),
-        "structured_outputs.choice": _constraint("choice", nested.choice),
-    }
-    shapes = {name: shape for name, shape in given.items() if shape is not None}
-    if len(shapes) > 1:
-        first, second, *_ = shapes
-        raise bad_field(second, f"an answer can have one constraint, and {first} already sets it")
-    return next(iter(shapes.items()), ("response_format", None))
-
-
-def _constraint(kind: str, value: Any) -> Constraint | None:
+def shape(kind: str, value: Any) -> Constraint | None:
+    """Of a `schema`, a `regex`, or a `choice` of texts; None where nothing is asked for."""
     if value is None or value == []:
         return None
     if kind == "choice":
@@ -114,18 +94,18 @@ def _constraint(kind: str, value: Any) -> Constraint | None:
     return Constraint("regex", value) if kind == "regex" else Constraint("schema", json.dumps(value))
 
 
-def constraint_of(shape: Format | None, name: str) -> Constraint | None:
+def constraint_of(given: Format | None, name: str) -> Constraint | None:
     """Of the format in the field `name`. Raises: HttpError."""
-    if shape is None or shape.type in (None, "text"):
+    if given is None or given.type in (None, "text"):
         return None
-    if shape.type not in FORMATS:
-        raise bad_field(f"{name}.type", f"{shown(shape.type)} is none of {', '.join(FORMATS)}")
-    if shape.type == "json_object":
+    if given.type not in FORMATS:
+        raise bad_field(f"{name}.type", f"{shown(given.type)} is none of {', '.join(FORMATS)}")
+    if given.type == "json_object":
         return Constraint("schema", '{"type": "object"}')
-    holder, path = (shape.json_schema, f"{name}.json_schema") if shape.json_schema else (shape, name)
+    holder, path = (given.json_schema, f"{name}.json_schema") if given.json_schema else (given, name)
     if holder.shape is None:
         raise bad_field(f"{path}.schema", "it is missing, but an object is expected")
-    return _constraint("schema", holder.shape)
+    return shape("schema", holder.shape)
 
 
 def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:

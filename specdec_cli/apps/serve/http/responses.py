@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, Discriminator, FailFast, Field, Tag, field_validator, model_validator
+from pydantic import AliasChoices, Discriminator, FailFast, Field, Tag, field_validator
 
 from specdec_cli.apps.serve.http import dialect, reading
 from specdec_cli.apps.serve.http.answer import Call, ChatRequest, Delta, ReasoningDelta, ServedAnswer, TextDelta
@@ -21,6 +21,7 @@ from specdec_cli.core.template import TemplateValues
 from specdec_cli.models.turns import Message
 
 LOGPROBS = "message.output_text.logprobs"
+STORED = "item_reference"
 # What a request said that its response says again.
 ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_choice", "text", "reasoning", "user")
 
@@ -64,30 +65,19 @@ class ReasoningItem(Body):
     summary: Content = []
 
 
-class StoredItem(Body):
-    """What would have to be kept here."""
-
-    type: str = "item_reference"
-
-    @field_validator("type")
-    @classmethod
-    def _refuse_kind(cls, kind: str) -> str:
-        raise ValueError(f"{shown(kind)} refers to stored data, which this server does not keep")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _named(cls, values: Any) -> Any:
-        return {"type": "item_reference", **values}
-
-
 class OtherItem(Body):
-    """Of a kind whose words no template takes: left out, its functions and results would be gone unsaid."""
+    """Of a kind whose words no template takes, or that would have to be kept here: refused by its name.
 
-    type: Any = None
+    Left out, its functions and results would be gone unsaid.
+    """
+
+    type: Any = Field(default=STORED, validate_default=True)
 
     @field_validator("type")
     @classmethod
     def _refuse_kind(cls, kind: Any) -> Any:
+        if kind == STORED or "compaction" in str(kind):
+            raise ValueError(f"{shown(kind)} refers to stored data, which this server does not keep")
         raise ValueError(f"{shown(kind)} is not read; items are {', '.join(ITEMS)}")
 
 
@@ -95,9 +85,7 @@ def kind_of_item(value: Any) -> str:
     """The tag of the model that an item is read by."""
     if not isinstance(value, dict):
         return "<message>"
-    kind = value.get("type") or ("item_reference" if value.get("id") and value.get("role") is None else "message")
-    if kind == "item_reference" or "compaction" in str(kind):
-        return "<stored>"
+    kind = value.get("type") or (STORED if value.get("id") and value.get("role") is None else "message")
     return ITEMS.get(kind, "<other>") if isinstance(kind, str) else "<other>"
 
 
@@ -114,7 +102,6 @@ Item = Annotated[
     | Annotated[CustomItem, Tag("<custom>")]
     | Annotated[ResultItem, Tag("<result>")]
     | Annotated[ReasoningItem, Tag("<reasoning>")]
-    | Annotated[StoredItem, Tag("<stored>")]
     | Annotated[OtherItem, Tag("<other>")],
     Discriminator(kind_of_item),
 ]

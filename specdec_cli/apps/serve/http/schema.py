@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import (
@@ -24,21 +25,58 @@ from pydantic import (
 )
 
 from specdec_cli.apps.serve.http.errors import HttpError, bad_field
-from specdec_cli.apps.serve.http.fields import NEUTRAL, NOTHING, REFUSED
 from specdec_cli.core.jsonfile import NotJson, kind_of, parse_object, shown
 from specdec_cli.core.request import BOUNDS
 
+# What a field that is not done may be: user interfaces send that by habit.
+NOTHING: tuple[Any, ...] = (None, False, "", [], {})
+KEPT_NOTHING = "nothing is kept between requests; send the whole conversation"
+SAMPLERS = "it is not done; temperature, top_k, top_p and min_p are"
 # Entries of all lists together: each becomes an object of some twenty fields.
 MOST_ENTRIES = 10_000
 MOST_TOKENS, MOST_STOPS, MOST_SEED, MOST_CHOICES, MOST_TOP = 10_000_000, 64, 2**63 - 1, 16, 20
-NO_GRAMMARS = "grammars are not kept; ask for a schema, a guided_regex or a choice"
 # By field, for programs: on this Anthropic's clients go on with whole conversations.
 DETAILS = {"thread": {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}}
-# Shapes in GBNF or EBNF, by the names that others have for them.
-GRAMMARS = dict.fromkeys(("grammar", "guided_grammar", "ebnf", "structural_tag"), NO_GRAMMARS)
 # What pydantic says of our classes and errors.
 INTEGER = re.compile(r"-?[0-9]{1,12}")
 OURS, MOST_NAME = re.compile(r"^Value error, | or instance of \w+$"), 200
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """`fields`, which change an answer or ask for more than one, are not done for `reason`.
+
+    What one of them is when it changes nothing, one of `neutral`, is let through.
+    """
+
+    fields: tuple[str, ...]
+    reason: str
+    neutral: tuple[Any, ...] = NOTHING
+
+
+# For code and documents.
+REFUSALS = (
+    Refusal(("thread", "previous_response_id", "conversation", "session_params"), KEPT_NOTHING),
+    Refusal(("background", "background_options"), "answers are not made in the background; use stream"),
+    Refusal(("mcp_servers",), "no other server is called from here"),
+    Refusal(("container",), "nothing is run here"),
+    Refusal(("compaction",), "conversations are not summarized here; send a message that asks for a summary"),
+    Refusal(("modalities", "output_modalities"), "the model writes text only", (None, [], ["text"])),
+    Refusal(("stop_regex",), "an answer ends at texts; use stop"),
+    Refusal(("allowed_token_ids",), "tokens are not chosen from a list; use a constraint, or logit_bias"),
+    Refusal(("use_beam_search",), "only one candidate is followed; n gives several"),
+    Refusal(("lora", "lora_path", "adapters"), "adapters are of a pair: specdec pairs add --adapter"),
+    Refusal(("typical_p", "typical", "tfs_z", "tfs"), SAMPLERS, (None, 1)),
+    Refusal(("xtc_probability", "dry_multiplier", "mirostat", "mirostat_mode", "top_a"), SAMPLERS, (None, 0)),
+    Refusal(("dynatemp_range", "epsilon_cutoff", "eta_cutoff", "smoothing_factor"), SAMPLERS, (None, 0)),
+    Refusal(("top_n_sigma", "nsigma"), SAMPLERS, (None, -1, 0)),
+    Refusal(("no_repeat_ngram_size", "penalty_alpha"), SAMPLERS, (None, 0)),
+    Refusal(("guidance_scale", "cfg_scale", "encoder_repetition_penalty", "num_beams"), SAMPLERS, (None, 0, 1)),
+    Refusal(("include_stop_str_in_output",), "an answer ends before its stop text"),
+    Refusal(("prompt_logprobs",), "tokens of a prompt are not scored"),
+)
+REFUSED = {field: row.reason for row in REFUSALS for field in row.fields}
+NEUTRAL = {field: row.neutral for row in REFUSALS for field in row.fields}
 
 
 class Body(BaseModel):
@@ -198,19 +236,13 @@ class Tool(Body):
     tools: Tools = []
 
 
-class Function(Body):
-    """The function that has to be called."""
-
-    name: str | None = None
-
-
 class ToolChoice(Body):
     """Whether and what to call; a bare word is its `word`."""
 
     word: str = ""
     type: str | None = None
     name: str | None = None
-    function: Function | None = None
+    function: Tool | None = None
     disable_parallel_tool_use: bool = False
 
 
@@ -234,32 +266,17 @@ class Reasoning(Body):
     enabled: bool | None = None
 
 
-class StreamOptions(Body):
-    """Of a stream."""
+class TextBlock(Body):
+    """A text, or a piece of one."""
 
-    include_usage: bool = False
+    text: str
 
 
 class Prediction(Body):
     """A text that the answer will resemble."""
 
     type: Literal["", "content"] = ""
-    content: Annotated[list[PredictedText], FailFast(), FEW, wrapped("text")] = []
-
-
-class PredictedText(Body):
-    """A piece of it."""
-
-    text: str
-
-
-class StructuredOutputs(Body):
-    """vLLM's name for shapes."""
-
-    REFUSED, PATH = GRAMMARS, "structured_outputs."
-    schema_: Schema | None = Field(default=None, alias="json")
-    regex: str | None = None
-    choice: Texts | None = None
+    content: Annotated[list[TextBlock], FailFast(), FEW, wrapped("text")] = []
 
 
 class ModelBody(Body):
@@ -302,18 +319,3 @@ class Asked(ModelBody):
     tool_choice: Choice = None
     parallel_tool_calls: bool = True
     chat_template_kwargs: Annotated[dict[str, Any], FEW] = {}
-
-
-class Shaped(Asked):
-    """Of OpenAI's two older endpoints: several answers, and one's shape by the names of llama.cpp, vLLM and SGLang."""
-
-    REFUSED = {**Asked.REFUSED, **GRAMMARS}
-    n: Choices = 1
-    response_format: Format | None = None
-    json_schema: Schema | None = None
-    guided_json: Schema | None = None
-    guided_regex: str | None = None
-    regex: str | None = None
-    guided_choice: Texts | None = None
-    structured_outputs: StructuredOutputs = StructuredOutputs()
-    stream_options: StreamOptions = StreamOptions()

@@ -51,16 +51,12 @@ COUNTED_CONTEXTS = 2
 
 @dataclass(slots=True)
 class Service:
-    """A pair at its scheduler, and those of `switch`, for all clients; `tell` hears of every reply once it is over.
-
-    `page` is what browsers get.
-    """
+    """A pair at its scheduler, and those of `switch`, for all clients; `tell` hears of every reply once it is over."""
 
     model: Model
     scheduler: Scheduler
     policy: AccessPolicy
     tell: Told
-    page: Mapping[str, bytes] = field(default_factory=dict)
     switch: Switch | None = None
     open: set[EventQueue] = field(default_factory=set)
     _said: set[tuple[str, str]] = field(default_factory=set)

@@ -139,7 +139,7 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
         raise bad_field("stop", f"it could cut a call that {field} asks for")
     wanted = [one["function"] for one in ask.tools if ask.must_call is None or one["function"]["name"] in ask.must_call]
     alike: set[str] = set()  # many functions have the same arguments, such as none
-    functions = [(one["name"], _arguments(one, alike)) for one in wanted]
+    functions = [(one["name"], arguments_schema(one, alike)) for one in wanted]
     if shape is not None and not ask.must_call:
         require_possible(shape)
     answer = None if shape is None else json_rule(shape.text)
@@ -163,7 +163,7 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
     return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar, whole)))
 
 
-def _arguments(function: Mapping[str, Any], alike: set[str]) -> str:
+def arguments_schema(function: Mapping[str, Any], alike: set[str]) -> str:
     """The schema of its arguments, which are an object; any where it need not be strict and cannot be enforced.
 
     `alike` are schemas that can be enforced, as far as is known.

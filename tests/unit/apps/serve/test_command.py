@@ -1,4 +1,4 @@
-"""`specdec serve` as a person starts it: what is refused before any model, and how it ends."""
+"""`specdec serve`, `ps` and `stop` as a person starts them, and a pair that does not fit because of a server."""
 
 import json
 import os
@@ -9,20 +9,80 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import contextmanager
+from pathlib import Path
 
 import mlx.core as mx
 import pytest
 
 from fakes.models import tiny_folder
+from fakes.servers import PARENT, plant
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.system import servers
+
+
+def test_those_that_run_are_listed_with_what_they_hold(specdec):
+    """One whose models are on their way said "0 B", as when they were unloaded."""
+    assert specdec("ps") == (0, "", "no specdec server is running here: specdec serve --detach starts one\n")
+    assert json.loads(specdec("ps", "--json")[1]) == []
+    with plant(weight_bytes=4_900_000_000, since=time.time() - 720):
+        code, out, err = specdec("ps")
+        (found,) = json.loads(specdec("ps", "--json")[1])
+    assert (code, err) == (0, "")
+    assert out.split() == ["tiny", "http://127.0.0.1:1", "pid", f"{PARENT},", "12", "min,", "4.9", "GB"]
+    names = {"pid", "pair", "url", "since", "weight_bytes", "cache_bytes", "loading"}
+    assert found["pid"] == PARENT and {*found} == names
+    with plant(loading=True):
+        assert specdec("ps")[1].split()[-1] == "loading"
+        assert json.loads(specdec("ps", "--json")[1])[0]["loading"] is True
+
+
+def test_what_is_to_end_must_be_one_that_runs_and_one_alone(specdec):
+    with plant(), plant(pid=1, port=2):
+        no_such = (3, "no server none is running here", "specdec ps lists the running ones")
+        assert specdec.refused("stop", "none") == no_such
+        code, message, hint = specdec.refused("stop")
+        assert (code, message) == (2, "2 servers match") and "--all" in hint and "pid" in hint
+        assert specdec.refused("stop", "tiny")[:2] == (2, "2 servers match")
+
+
+def test_a_pair_that_servers_leave_no_room_is_told_how_to_go_on(specdec):
+    """Of several, the first one was said to hold what all did, and the command of the hint asked which one to end."""
+    asked = ("run", "-p", "demo", "-n", 1, "def f(")
+    with plant(weight_bytes=1 << 60):
+        code, message, hint = specdec.refused(*asked)
+        assert specdec(*asked, "--force")[0] == 0
+    assert code == 5 and message.endswith("are usable beside the server of tiny, which holds 1152921504.6 GB")
+    asks = "curl http://127.0.0.1:1/api/generate --json "
+    assert hint.startswith(f"specdec stop {PARENT} frees that; or ask the server: {asks}")
+    with plant(weight_bytes=1 << 59), plant(pid=1, port=2, weight_bytes=1 << 59):
+        _, message, hint = specdec.refused(*asked)
+    assert message.endswith("beside 2 servers, which hold 1152921504.6 GB")
+    assert hint.startswith("specdec stop --all frees that; or ask the server: ")
 
 
 @pytest.mark.slow
-def test_a_port_in_use_is_named_with_the_next(specdec):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        code, message, hint = specdec.refused("serve", "-p", "demo", "--port", port)
-    assert (code, message) == (1, f"port {port} of 127.0.0.1 is in use by another program")
-    assert hint == f"use another: --port {port + 1}"
+def test_a_server_is_loading_while_it_loads_and_not_after_it_failed_to(specdec, monkeypatch):
+    """A load that fails after an unloading would have left it so for ever."""
+    told = []
+
+    @contextmanager
+    def announced(pair, url):
+        yield lambda *said, **more: told.append((said, more))
+
+    def refuses(*arguments, **more):
+        assert told == [((0, 0), {"loading": True})]
+        raise NotAvailable("gone", "pull it")
+
+    monkeypatch.setattr("specdec_cli.apps.serve.build.announced", announced)
+    monkeypatch.setattr("specdec_cli.apps.serve.build.load_session", refuses)
+    assert specdec.refused("serve", "-p", "demo", "--port", 0)[:2] == (3, "gone")
+    assert told[1] == ((0, 0), {})
+
+
+def run(*arguments):
+    command = [sys.executable, "-m", "specdec_cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 @pytest.mark.slow
@@ -34,10 +94,10 @@ def test_a_pair_that_does_not_load_is_refused_as_run_refuses_it(tmp_path):
     mx.eval(weights.pop(max(weights)), weights)
     mx.save_safetensors(str(draft / "model.safetensors"), weights)
     models, said = ["--target", target, "--draft", draft], []
-    for words in (["run", *models, "hi"], ["serve", *models, "--port", "0"], ["serve", *models, "--port", "0", "-q"]):
-        done = subprocess.run([sys.executable, "-m", "specdec_cli", *map(str, words)], capture_output=True, text=True)
+    for words in (["run", *models, "hi"], ["serve", *models, "--port", "0"]):
+        done = run(*words)
         said.append((done.returncode, done.stdout, done.stderr))
-    assert said[0][0] == 3 and said[0][2].startswith("error: ") and said[0] == said[1] == said[2]
+    assert said[0][0] == 3 and said[0][2].startswith("error: ") and said[0] == said[1]
 
 
 def free_port():
@@ -63,16 +123,6 @@ def started(port, *options, **more):
     return process
 
 
-@pytest.fixture
-def running(tmp_path):
-    """A server as a process: (process, port)."""
-    port = free_port()
-    process = started(port, "--log", tmp_path / "log")
-    yield process, port
-    process.kill()
-    process.communicate()
-
-
 def post(port, stream, prompt="def f(", tokens=900):
     body = json.dumps({"prompt": prompt, "max_tokens": tokens, "stream": stream, "temperature": 0}).encode()
     headers = {"Content-Type": "application/json"}
@@ -81,8 +131,9 @@ def post(port, stream, prompt="def f(", tokens=900):
 
 @pytest.mark.slow
 @pytest.mark.macos
-def test_ctrl_c_ends_it_at_once_during_an_answer(running, tmp_path):
-    process, port = running
+def test_ctrl_c_ends_it_at_once_during_an_answer(tmp_path):
+    port = free_port()
+    process = started(port, "--log", tmp_path / "log")
     with urllib.request.urlopen(post(port, stream=True), timeout=60) as reply:
         assert reply.readline().startswith(b"data: ")
         began = time.monotonic()
@@ -124,3 +175,28 @@ def test_with_few_files_it_starts_and_a_crowd_that_says_nothing_keeps_nobody_out
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (130, "", "")
+
+
+@pytest.mark.slow
+@pytest.mark.macos
+def test_a_server_in_the_background_answers_once_it_is_started_and_ends_when_told():
+    port = free_port()
+    begun = run("serve", "-p", "demo", "--port", port, "--detach")
+    assert (begun.returncode, begun.stdout) == (0, ""), begun.stderr
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=10) as health:
+            assert json.load(health)["loaded"] is True
+        (listed,) = servers.others()
+        assert listed.url == f"http://127.0.0.1:{port}" and listed.weight_bytes > 100_000
+        again = run("serve", "-p", "demo", "--port", port, "--detach")
+        assert again.returncode == 1 and again.stderr.splitlines()[0] == (
+            f"error: demo is served at http://127.0.0.1:{port} already"
+        )
+        log = Path(begun.stderr.split("log: ")[1].strip())
+        assert "demo serves this machine only" in log.read_text() and log.stat().st_mode & 0o777 == 0o600
+    finally:
+        ended = run("stop", port)
+    assert ended.returncode == 0 and f"ended: demo at http://127.0.0.1:{port}" in ended.stderr
+    with pytest.raises(OSError):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
+    assert servers.others() == ()

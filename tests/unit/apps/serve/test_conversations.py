@@ -1,10 +1,14 @@
 """Which conversation a prompt goes on with, what is copied, what is dropped; and how little is read again."""
 
+from dataclasses import replace
+
 import pytest
 
-from fakes.serving import Client, alone, answer, desk_of, ids, job, tiny_loaded
+from fakes.serving import Client, alone, answer, ids, job, tiny_loaded
 from fakes.transcripts import allowed_tokens
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
+from specdec_cli.session.disk_cache import DiskCache
+from specdec_cli.session.disk_entries import facts_files
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.slot import Slot
 
@@ -126,24 +130,24 @@ def test_the_least_recently_used_go_first_and_no_more_than_allowed_stay():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SLOW)
-def test_a_long_prompt_that_changes_in_the_middle_is_read_from_the_nearest_snapshot(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("specdec_cli.session.slot.SNAPSHOT_TOKENS", 256)
+def test_a_long_prompt_that_changes_in_the_middle_is_read_from_the_nearest_snapshot(
+    tmp_path, open_desk, monkeypatch, kind
+):
+    monkeypatch.setattr("specdec_cli.session.slot.SNAPSHOT_TOKENS", 128)
     pair = tiny_loaded(tmp_path, kind, context_limit=65536)
-    desk, prompt = desk_of(pair), list(ids(1500, 5))
+    desk, prompt = open_desk(pair), list(ids(750, 5))
     answer(desk, job(prompt, 5, key="editor"))
-    changed = [*prompt[:900], *ids(600, 9)]
+    changed = [*prompt[:450], *ids(300, 9)]
     client = answer(desk, job(changed, 5, key="editor"))
-    assert client.prefill.cached_tokens == 768 and client.read_tokens <= 600 + 256
+    assert client.prefill.cached_tokens == 384 and client.read_tokens <= 300 + 128
     assert client.end.tokens == alone(pair, job(changed, 5))
-    desk.close()
 
 
 @pytest.mark.parametrize("kind", EACH)
-def test_answers_in_copied_and_continued_slots_are_those_of_fresh_sessions(tmp_path, kind):
+def test_answers_in_copied_and_continued_slots_are_those_of_fresh_sessions(tmp_path, open_desk, kind):
     pair = tiny_loaded(tmp_path, kind, context_limit=65536)
-    desk = desk_of(pair, parallel=3)
-    system = ids(80, 7)
-    prompts = [(*system, *ids(30, n)) for n in range(3)]
+    desk = open_desk(pair, parallel=2)
+    prompts = [(*ids(80, 7), *ids(30, n)) for n in range(2)]
     clients = [Client(desk, job(prompt, 8, (80, 110))) for prompt in prompts]
     for prompt, client in zip(prompts, clients, strict=True):
         assert client.wait().end.tokens == alone(pair, job(prompt, 8))
@@ -151,4 +155,44 @@ def test_answers_in_copied_and_continued_slots_are_those_of_fresh_sessions(tmp_p
         again = answer(desk, job(longer, 8, (80, 110)))
         assert again.end.tokens == alone(pair, job(longer, 8))
         assert again.read_tokens <= 9 + allowed_tokens(kind)
-    desk.close()
+
+
+# A server that restarts reads what it had read: what many go on with, and what was in memory at its end.
+AGENT = ids(400)
+
+
+@pytest.fixture(params=["plain", pytest.param("window", marks=pytest.mark.slow), "recurrent"])
+def process(request, tmp_path, open_desk):
+    """A function that starts a desk in "another process": (desk, what it keeps on disk)."""
+    pair = tiny_loaded(tmp_path, request.param)
+
+    def begin(keeps=True):
+        disk = DiskCache(tmp_path / "disk", 10**9, pytest.fail) if keeps else None
+        return open_desk(replace(pair, disk=disk, fingerprint=lambda: request.param)), disk
+
+    return begin
+
+
+def test_an_agent_goes_on_after_a_restart_and_others_begin_with_its_instructions_and_the_words_are_the_same(process):
+    first, disk = process()
+    begun = answer(first, job(AGENT, ends=(300, 400)))
+    assert not facts_files(disk.folder)  # nobody has gone on with it
+    first.close()
+    assert facts_files(disk.folder)
+    going = job((*AGENT, *begun.tokens, *ids(20, 5)), ends=(300, 400))
+    after, _ = process()
+    read = answer(after, going)
+    assert read.prefill.disk_tokens == read.prefill.cached_tokens >= 300
+    assert read.tokens == answer(process(keeps=False)[0], going).tokens
+    assert after.status().totals.disk_tokens == read.prefill.disk_tokens
+    other = answer(process()[0], job((*AGENT[:300], *ids(60, 3)), ends=(300,)))
+    assert 290 <= other.prefill.disk_tokens <= 300
+
+
+def test_a_conversation_that_is_gone_on_with_is_on_disk_before_the_end(process):
+    first, disk = process()
+    begun = answer(first, job(AGENT, ends=(400,)))
+    answer(first, job((*AGENT, *begun.tokens, *ids(9, 2)), ends=(400,)))
+    answer(first, job(ids(30, 9)))  # the thread that writes was begun by the one before
+    disk.finish()
+    assert len(facts_files(disk.folder)) == 1

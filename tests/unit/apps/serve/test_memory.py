@@ -6,8 +6,7 @@ import pytest
 
 from fakes.chat import networks, tokenizer_in
 from fakes.serving import Client, answer, desk_of, ids, job, tiny_loaded
-from specdec_cli.apps.serve.job import TooLarge
-from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
@@ -58,7 +57,7 @@ def test_without_a_budget_it_grows(tmp_path):
 
 
 @pytest.mark.slow
-def test_idle_models_take_no_memory(tmp_path):
+def test_idle_models_take_no_memory(tmp_path, open_desk):
     """Weights, caches and everything learned of them go; and come back with the next job."""
 
     def load():
@@ -67,7 +66,7 @@ def test_idle_models_take_no_memory(tmp_path):
 
     device.settle()
     before = device.active_memory_bytes()
-    desk = Scheduler(load, SchedulerOptions(idle_seconds=0.5, cache_bytes=1 << 30))
+    desk = open_desk(load, idle_seconds=0.5)
     for _ in range(2):
         answer(desk, job(ids(200), 20))
         loaded = device.active_memory_bytes() - before
@@ -76,10 +75,9 @@ def test_idle_models_take_no_memory(tmp_path):
             time.sleep(0.01)
         print(f"{loaded:,} bytes with the models, {left:,} without")
         assert left < loaded / 20
-    desk.close()
 
 
-@pytest.mark.parametrize("kind", ["plain", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("recurrent",))])
+@pytest.mark.parametrize("kind", ["plain", pytest.param("recurrent", marks=pytest.mark.slow)])
 def test_accounted_bytes_are_those_that_mlx_holds(tmp_path, kind):
     """What twelve conversations add to mlx's memory is what the slots say, within a fifth."""
     pair = tiny_loaded(tmp_path, kind)
@@ -95,18 +93,16 @@ def test_accounted_bytes_are_those_that_mlx_holds(tmp_path, kind):
     assert 0.8 * grown <= accounted <= 1.2 * grown
 
 
-def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get_more(tmp_path):
-    pair = tiny_loaded(tmp_path)
-    capacity = capacity_of(pair)
+def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get_more(tiny, open_desk):
+    capacity = capacity_of(tiny)
     room = capacity.weight_bytes + capacity.cache_bytes(1500)
-    desk, said = desk_of(pair, usable_bytes=int(room / HEADROOM) + 2), []
-    for tokens in (300, 1450):
+    desk, said = open_desk(tiny, usable_bytes=int(room / HEADROOM) + 2), []
+    for tokens in (100, 1450):
         Client(desk, job(ids(tokens), 4), lambda client, event: said.append(desk.status().warning)).wait()
         said.append(None)
     assert desk.status().warning == ""
-    with pytest.raises(TooLarge, match="are usable") as refused:
+    with pytest.raises(DoesNotFit, match="are usable") as refused:
         desk.submit(job(ids(1600), 4), print)
-    desk.close()
     few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]
     assert not any(few) and most and all(words.startswith("memory 9") for words in most)
     assert most[0].partition(": ")[2] in refused.value.hint and "--drafter none frees" in refused.value.hint

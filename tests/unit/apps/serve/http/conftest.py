@@ -1,10 +1,13 @@
-"""One demo pair, and one server in front of it, for all tests of the protocols."""
+"""One demo pair, and one server in front of it, for all tests of the protocols; and servers that say a script."""
 
 from __future__ import annotations
+
+from contextlib import ExitStack
 
 import pytest
 
 import specdec_cli
+from fakes.desk import ScriptedDesk
 from fakes.server import local, serving
 from fakes.serving import model_of
 from fakes.tool_model import tool_folder, tool_model
@@ -29,17 +32,6 @@ def desk(pair):
 
 
 @pytest.fixture(scope="module")
-def served(model, desk):
-    with serving(model, desk) as (url, service):
-        yield url, service
-
-
-@pytest.fixture(scope="module")
-def url(served):
-    return served[0]
-
-
-@pytest.fixture(scope="module")
 def client(model, desk):
     with local(model, desk) as client:
         yield client
@@ -60,3 +52,33 @@ def tooled(tool_folders):
 @pytest.fixture(scope="session")
 def thinking(tool_folders):
     return tool_model(tool_folders[1])
+
+
+@pytest.fixture
+def start(tooled):
+    """Starts a server in front of a desk for the rest of the test: a client of its app, or with `serving` its URL."""
+    with ExitStack() as stack:
+
+        def begin(desk, model=tooled, how=local, **more):
+            stack.callback(desk.close)
+            made = stack.enter_context(how(model, desk, **more))
+            return made[0] if how is serving else made
+
+        yield begin
+
+
+@pytest.fixture
+def scripted(start):
+    """Starts a server whose model says these texts, else `ok` for ever: (client or URL, its desk)."""
+
+    def begin(*script, steps=lambda text: [text], between=lambda handle: None, reason="stop", **more):
+        desk = ScriptedDesk(script or ["ok"] * 5000, steps, between, reason)
+        return start(desk, **more), desk
+
+    return begin
+
+
+@pytest.fixture
+def asked(scripted):
+    """(a client, its desk) of a model that says `ok` for ever."""
+    return scripted()

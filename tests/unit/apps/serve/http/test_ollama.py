@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 import specdec_cli
-from fakes.desk import ScriptedDesk
+from fakes.desk import by_letters
 from fakes.fill_model import fill_folder
-from fakes.server import local, serving
+from fakes.server import serving
 from fakes.serving import model_of
 from specdec_cli.apps.serve.http import reply
 from specdec_cli.apps.serve.model import Model
@@ -27,17 +27,10 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a.py"}}\n</tool_cal
 DURATIONS = ("total_duration", "load_duration", "prompt_eval_duration", "eval_duration")
 
 
-def by_letters(text):
-    return [text[at : at + 3] for at in range(0, len(text), 3)]
-
-
 @pytest.fixture
-def scripted(tooled):
+def saying(scripted):
     """(a client, its desk): what a tool model says."""
-    desk = ScriptedDesk(["It is so."] * 9, steps=by_letters)
-    with local(tooled, desk) as client:
-        yield client, desk
-    desk.close()
+    return scripted(*["It is so."] * 99, steps=by_letters)
 
 
 def told(client, path="/api/chat", **body):
@@ -50,10 +43,10 @@ def told(client, path="/api/chat", **body):
     return [json.loads(line) for line in answer.text.splitlines()]
 
 
-def request_of(scripted, path="/api/chat", **body):
+def request_of(saying, path="/api/chat", **body):
     """The last job's request."""
-    told(scripted[0], path, **body)
-    return scripted[1].jobs[-1].job.request
+    told(saying[0], path, **body)
+    return saying[1].jobs[-1].job.request
 
 
 def refused(client, path="/api/chat", **body):
@@ -62,9 +55,9 @@ def refused(client, path="/api/chat", **body):
     return answer.json()["error"]
 
 
-def test_a_stream_is_an_object_a_line_and_says_what_the_whole_does(scripted):
-    *parts, last = told(scripted[0])
-    (whole,) = told(scripted[0], stream=False)
+def test_a_stream_is_an_object_a_line_and_says_what_the_whole_does(saying):
+    *parts, last = told(saying[0])
+    (whole,) = told(saying[0], stream=False)
     assert "".join(part["message"]["content"] for part in parts) == whole["message"]["content"] == "It is so."
     assert not any(part["done"] for part in parts) and last["message"]["content"] == "" and len(parts) == 3
     for end in (last, whole):
@@ -74,113 +67,103 @@ def test_a_stream_is_an_object_a_line_and_says_what_the_whole_does(scripted):
         assert end["total_duration"] >= 0 and datetime.fromisoformat(end["created_at"]).tzinfo is not None
 
 
-def test_a_prompt_is_a_message_or_a_text_and_its_answer_is_the_response(scripted):
-    *parts, last = told(scripted[0], "/api/generate", prompt="Hi", system="Be brief.")
-    chat = told(scripted[0], messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
+def test_a_prompt_is_a_message_or_a_text_and_its_answer_is_the_response(saying):
+    *parts, last = told(saying[0], "/api/generate", prompt="Hi", system="Be brief.")
+    chat = told(saying[0], messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}])
     assert "".join(part["response"] for part in parts) == "It is so." and last["prompt_eval_count"] > 0
-    (raw,) = told(scripted[0], "/api/generate", prompt="Hi", raw=True, stream=False)
-    first, second, third = (handle.job for handle in scripted[1].jobs)
+    (raw,) = told(saying[0], "/api/generate", prompt="Hi", raw=True, stream=False)
+    first, second, third = (handle.job for handle in saying[1].jobs)
     assert first.prompt == second.prompt != third.prompt and chat[-1]["done"]
     assert third.raw and len(third.prompt) == raw["prompt_eval_count"] == 2
 
 
-@pytest.mark.parametrize("value", [0, 0.0, "0", "0s", "0h0m0.0s", "0µs"])
 @pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
-def test_a_keep_alive_of_no_time_unloads_after_the_answer_or_at_once_without_a_prompt(scripted, path, value):
+def test_a_keep_alive_of_no_time_unloads_after_the_answer_or_at_once_without_a_prompt(saying, path):
     """It was accepted, and the model stayed: `ollama stop`, and whoever frees memory for another program."""
-    client, desk = scripted
-    told(client, path, prompt="Hi", keep_alive=value)
-    assert desk.jobs[-1].job.unloads and desk.jobs[-1].job.request.max_tokens > 0
-    (answer,) = told(client, path, messages=[], keep_alive=value, stream=False)
-    assert desk.jobs[-1].job.only_unloads and (answer["done"], answer["done_reason"]) == (True, "unload")
-
-
-@pytest.mark.parametrize("value", [-1, 5, "5m", "1h0m", "0.5s", "-1", None, "", "m", True, [0]])
-def test_any_other_keep_alive_changes_nothing(scripted, value):
-    told(scripted[0], keep_alive=value)
-    assert not scripted[1].jobs[-1].job.unloads
+    client, desk = saying
+    for value in (0, 0.0, "0", "0s", "0h0m0.0s", "0µs"):
+        told(client, path, prompt="Hi", keep_alive=value)
+        assert desk.jobs[-1].job.unloads and desk.jobs[-1].job.request.max_tokens > 0
+        (answer,) = told(client, path, messages=[], keep_alive=value, stream=False)
+        assert desk.jobs[-1].job.only_unloads and (answer["done"], answer["done_reason"]) == (True, "unload")
+    for value in (-1, 5, "5m", "1h0m", "0.5s", "-1", None, "", "m", True, [0]):
+        told(client, path, prompt="Hi", keep_alive=value)
+        assert not desk.jobs[-1].job.unloads
 
 
 @pytest.mark.parametrize("path", ["/api/chat", "/api/generate"])
-def test_without_a_prompt_the_model_is_loaded_and_nothing_said(scripted, path):
-    request = request_of(scripted, path, messages=[], prompt="", format="json", keep_alive="5m")
+def test_without_a_prompt_the_model_is_loaded_and_nothing_said(saying, path):
+    request = request_of(saying, path, messages=[], prompt="", format="json", keep_alive="5m")
     assert request.max_tokens == 0 and request.constraint is None
-    (answer,) = told(scripted[0], path, messages=[], keep_alive=-1, stream=False)
+    (answer,) = told(saying[0], path, messages=[], keep_alive=-1, stream=False)
     assert answer["done_reason"] == "load"
 
 
-def test_options_are_those_of_the_answer_and_of_the_runner_nothing_comes(scripted):
+def test_options_are_those_of_the_answer_and_of_the_runner_nothing_comes(saying):
     sampling = {"temperature": 0.5, "top_p": 0.9, "top_k": 20, "min_p": 0.1, "repeat_penalty": 1.1}
     penalties = {"presence_penalty": 0.5, "frequency_penalty": 0.25}
     runner = {"num_ctx": 8192, "num_gpu": 1, "use_mmap": True, "repeat_last_n": 64, "mirostat": 0, "typical_p": 1}
     given = {**sampling, **penalties, **runner, "seed": 7, "num_predict": 5, "stop": ["so"]}
-    request = request_of(scripted, options=given)
+    request = request_of(saying, options=given)
     wanted = {**sampling, **penalties, "repetition_penalty": 1.1}
     del wanted["repeat_penalty"]
     assert request.sampling == wanted
     assert (request.seed, request.max_tokens, request.stop, request.max_context) == (7, 5, ("so",), None)
-    endless = {request_of(scripted, options={"num_predict": number}).max_tokens for number in (-1, -2, None)}
-    assert endless == {request_of(scripted).max_tokens}
+    endless = {request_of(saying, options={"num_predict": number}).max_tokens for number in (-1, -2, None)}
+    assert endless == {request_of(saying).max_tokens}
 
 
-def test_a_format_is_a_constraint(scripted):
+def test_a_format_is_a_constraint(saying):
     schema = {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]}
-    assert json.loads(request_of(scripted, format=schema).constraint.text) == schema
-    assert json.loads(request_of(scripted, format="json").constraint.text) == {"type": "object"}
-    assert request_of(scripted, format="").constraint is None
-    assert refused(scripted[0], format="yaml").startswith("format: ")
+    assert json.loads(request_of(saying, format=schema).constraint.text) == schema
+    assert json.loads(request_of(saying, format="json").constraint.text) == {"type": "object"}
+    assert request_of(saying, format="").constraint is None
+    assert refused(saying[0], format="yaml").startswith("format: ")
 
 
-def test_thinking_is_asked_for_and_told_beside_the_answer(thinking):
-    desk = ScriptedDesk(["I wonder.</think>\n\nYes."] * 3, steps=by_letters)
-    with local(thinking, desk) as client:
-        *parts, last = told(client, think=True)
-        (whole,) = told(client, think="high", stream=False)
-        prompts = [handle.job.prompt for handle in desk.jobs]
-        told(client, think=False)
-    desk.close()
+def test_thinking_is_asked_for_and_told_beside_the_answer(thinking, scripted):
+    client, desk = scripted(*["I wonder.</think>\n\nYes."] * 3, steps=by_letters, model=thinking)
+    *parts, last = told(client, think=True)
+    (whole,) = told(client, think="high", stream=False)
+    told(client, think=False)
+    first, second, third = (handle.job.prompt for handle in desk.jobs)
     assert "".join(part["message"].get("thinking", "") for part in parts) == whole["message"]["thinking"] == "I wonder."
-    assert whole["message"]["content"] == "Yes." and last["done_reason"] == "stop"
-    assert prompts[0] == prompts[1] != desk.jobs[2].job.prompt
+    assert whole["message"]["content"] == "Yes." and last["done_reason"] == "stop" and first == second != third
 
 
-def test_calls_have_objects_as_arguments_and_come_back_without_ids(tooled):
-    desk = ScriptedDesk([CALL, CALL, "Done."], steps=by_letters)
-    with local(tooled, desk) as client:
-        lines = told(client, tools=TOOLS)
-        (whole,) = told(client, tools=TOOLS, stream=False)
-        called = {"name": "read", "arguments": {"path": "a.py"}}
-        calls = [call for line in lines for call in line["message"].get("tool_calls", [])]
-        assert [call["function"] for call in calls + whole["message"]["tool_calls"]] == [called, called]
-        said = {"role": "assistant", "content": "", "tool_calls": [{"function": called}]}
-        result = {"role": "tool", "content": "text", "tool_name": "read"}
-        told(client, messages=[*ASKED, said, result], tools=TOOLS)
+def test_calls_have_objects_as_arguments_and_come_back_without_ids(tooled, scripted):
+    client, desk = scripted(CALL, CALL, "Done.", steps=by_letters)
+    lines = told(client, tools=TOOLS)
+    (whole,) = told(client, tools=TOOLS, stream=False)
+    called = {"name": "read", "arguments": {"path": "a.py"}}
+    calls = [call for line in lines for call in line["message"].get("tool_calls", [])]
+    assert [call["function"] for call in calls + whole["message"]["tool_calls"]] == [called, called]
+    said = {"role": "assistant", "content": "", "tool_calls": [{"function": called}]}
+    told(client, messages=[*ASKED, said, {"role": "tool", "content": "text", "tool_name": "read"}], tools=TOOLS)
     prompt = tooled.text(desk.jobs[2].job.prompt)
-    desk.close()
     assert '"arguments": {"path": "a.py"}' in prompt and "<|im_start|>tool\ntext" in prompt
 
 
-def test_a_picture_is_refused_where_it_is_asked_about_and_told_of_where_it_was_before(scripted, tooled):
+def test_a_picture_is_refused_where_it_is_asked_about_and_told_of_where_it_was_before(saying, tooled):
     seen = {"role": "user", "content": "What is it?", "images": ["AAAA"]}
-    assert "image cannot be read" in refused(scripted[0], messages=[seen])
-    told(scripted[0], messages=[seen, {"role": "assistant", "content": "A cat."}, *ASKED])
-    assert "[an image, which this model cannot see]" in tooled.text(scripted[1].jobs[0].job.prompt)
+    assert "image cannot be read" in refused(saying[0], messages=[seen])
+    told(saying[0], messages=[seen, {"role": "assistant", "content": "A cat."}, *ASKED])
+    assert "[an image, which this model cannot see]" in tooled.text(saying[1].jobs[0].job.prompt)
 
 
-def test_the_model_may_have_the_usual_tag_and_no_other(scripted):
-    assert told(scripted[0], model="tool:latest")[0]["model"] == "tool:latest"
-    other = scripted[0].post("/api/chat", json={"model": "tool:8b", "messages": ASKED})
+def test_the_model_may_have_the_usual_tag_and_no_other(saying):
+    assert told(saying[0], model="tool:latest")[0]["model"] == "tool:latest"
+    other = saying[0].post("/api/chat", json={"model": "tool:8b", "messages": ASKED})
     assert other.status_code == 404 and "is not loaded" in other.json()["error"]
 
 
-def test_what_is_here_is_told_as_ollama_does(desk):
-    model = Model.of(find(choose("demo", None, None)), Request(k=4), 1_700_000_000)
-    with local(model, desk) as client:
-        (tag,) = client.get("/api/tags").json()["models"]
-        (loaded,) = client.get("/api/ps").json()["models"]
-        shown, older = (client.post("/api/show", json={key: "demo"}).json() for key in ("model", "name"))
-        missing = client.post("/api/show", json={"model": "none"})
-        version = client.get("/api/version").json()
+def test_what_is_here_is_told_as_ollama_does(scripted):
+    client, _ = scripted(model=Model.of(find(choose("demo", None, None)), Request(k=4), 1_700_000_000))
+    (tag,) = client.get("/api/tags").json()["models"]
+    (loaded,) = client.get("/api/ps").json()["models"]
+    shown, older = (client.post("/api/show", json={key: "demo"}).json() for key in ("model", "name"))
+    missing = client.post("/api/show", json={"model": "none"})
+    version = client.get("/api/version").json()
     assert (tag["name"], tag["model"], tag["size"] > 100_000, len(tag["digest"])) == ("demo", "demo", True, 64)
     assert tag["modified_at"] == "2023-11-14T22:13:20Z" and tag["details"] == loaded["details"] == shown["details"]
     assert (loaded["size_vram"], loaded["context_length"]) == (tag["size"], 1024)
@@ -204,24 +187,20 @@ def test_an_answer_is_the_session_s_to_the_same_ids(pair, client):
 
 
 @pytest.mark.slow
-def test_a_suffix_is_filled_before(tmp_path):
+def test_a_suffix_is_filled_before(tmp_path, start):
     pair = specdec_cli.load(target=str(fill_folder(tmp_path / "fill")), drafter="none")
-    desk = Scheduler(lambda: specdec_cli.load(target=str(tmp_path / "fill"), drafter="none"), SchedulerOptions())
     prompt = pair.text_tokens("<|fim_prefix|>def f(<|fim_suffix|>return x<|fim_middle|>")
     request = Request(k=0, max_tokens=9, drafter="none", stop_tokens=Fill.of(pair.tokenizer).stop_tokens)
-    with local(model_of(pair, Request(k=0, drafter="none"), 1), desk) as client:
-        asked = {"prompt": "def f(", "suffix": "return x", "options": {"num_predict": 9}, "stream": False}
-        (answer,) = told(client, "/api/generate", **asked)
-        assert "insert" in client.post("/api/show", json={}).json()["capabilities"]
-    desk.close()
+    client = start(Scheduler(lambda: pair, SchedulerOptions()), model_of(pair, Request(k=0, drafter="none"), 1))
+    asked = {"prompt": "def f(", "suffix": "return x", "options": {"num_predict": 9}, "stream": False}
+    (answer,) = told(client, "/api/generate", **asked)
+    assert "insert" in client.post("/api/show", json={}).json()["capabilities"]
     assert answer["response"] == list(pair.session().reply(prompt, request, raw=True))[-1].text
 
 
 @pytest.mark.slow
-def test_a_silent_stream_stays_alive_and_every_line_is_an_object(tooled, monkeypatch):
+def test_a_silent_stream_stays_alive_and_every_line_is_an_object(scripted, monkeypatch):
     monkeypatch.setattr(reply.ReplyResponse, "silence_seconds", 0.1)
-    desk = ScriptedDesk(["ok"], between=lambda ticket: time.sleep(0.6))
-    with serving(tooled, desk) as (url, _):
-        lines = httpx.post(f"{url}/api/chat", json={"messages": ASKED}, timeout=20).content.splitlines()
-    desk.close()
+    url, _ = scripted("ok", between=lambda handle: time.sleep(0.6), how=serving)
+    lines = httpx.post(f"{url}/api/chat", json={"messages": ASKED}, timeout=20).content.splitlines()
     assert lines[0].startswith(b"  ") and [json.loads(line)["done"] for line in lines] == [False, True]

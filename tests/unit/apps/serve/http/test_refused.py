@@ -4,13 +4,16 @@ A field that would need a memory of other requests, or change the answer unseen,
 between requests. In the default tier no file and no socket is touched for a field: an audit hook forbids that.
 """
 
+import gzip
 import json
+import random
 import time
+import typing
 
 import pytest
+from openai.types.responses.response_input_item_param import ResponseInputItemParam
 
-from fakes.desk import ScriptedDesk
-from fakes.server import local
+from specdec_cli.apps.serve.http.access import AccessPolicy
 
 CHAT, TEXT, CODEX, CLAUDE = "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"
 COUNT, OLLAMA, GENERATE = "/v1/messages/count_tokens", "/api/chat", "/api/generate"
@@ -25,6 +28,7 @@ ASKED = {
     OLLAMA: {"messages": [USER]},
     GENERATE: {"prompt": "Hi"},
 }
+JSON = {"Content-Type": "application/json"}
 TOOL = {"type": "function", "function": {"name": "f"}}
 CREATE, CONTINUE = {"type": "create"}, {"type": "continue", "previous_message_id": "msg_1"}
 # A grammar cannot hold what ends nowhere.
@@ -114,6 +118,21 @@ REFUSED = {
         ({"structured_outputs": {"grammar": "root ::= a"}}, "structured_outputs.grammar"),
         ({"echo": True}, "echo"),
         ({"best_of": 3, "n": 2}, "best_of"),
+        ({"prompt": ""}, "prompt"),
+        ({"prompt": [5, 6], "suffix": "b"}, "suffix"),
+    ],
+    "/infill": [
+        ({"input_prefix": 1}, "input_prefix"),
+        ({"input_suffix": None}, "input_suffix"),
+        ({"input_extra": [{"filename": "a"}]}, "input_extra[0].text"),
+        ({"input_extra": ["a"]}, "input_extra[0]"),
+        ({"prompt": [1]}, "prompt"),
+        ({"n_indent": -1}, "n_indent"),
+        ({"n_cmpl": 2}, "n_cmpl"),
+        ({"grammar": "root ::= x"}, "grammar"),
+        ({"response_fields": 3}, "response_fields"),
+        ({"n_predict": "all"}, "n_predict"),
+        ({}, "input_suffix"),  # this model has no marks for it
     ],
     CODEX: [
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
@@ -169,15 +188,6 @@ REFUSED = {
 ROWS = [(path, *row) for path, rows in REFUSED.items() for row in rows]
 
 
-@pytest.fixture
-def asked(tooled):
-    """(a client, its desk)."""
-    desk = ScriptedDesk(["ok"])
-    with local(tooled, desk) as client:
-        yield client, desk
-    desk.close()
-
-
 def named(reply, path):
     """The field that is told, as each dialect tells it."""
     error = reply.json()["error"]
@@ -212,19 +222,6 @@ def test_a_thread_is_refused_by_the_code_that_anthropic_s_clients_act_upon(asked
     assert refused["error"]["details"] == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/v1/embeddings", "/v1/rerank", "/v1/responses/compact", "/v1/responses/input_tokens", "/slots", "/completion"],
-)
-def test_what_is_not_served_is_a_404(asked, path):
-    assert asked[0].post(path, json={}).status_code == 404
-
-
-def test_what_openai_s_clients_would_fetch_again_is_nowhere(asked):
-    for path in ("/v1/responses/resp_1", "/v1/conversations/conv_1", "/v1/files/file_1", "/v1/threads/thread_1"):
-        assert asked[0].get(path).status_code == 404
-
-
 MANY = 100_000
 CROWDED = [{"role": "user", "content": [{"type": "text", "text": "a"}] * 9_000} for _ in range(9)]
 SPREAD = [{"role": "user", "content": [{}] * 99} for _ in range(9_000)]
@@ -247,25 +244,136 @@ CASES = {
 
 
 @pytest.mark.parametrize("path, fields, field, given, most", CASES.values(), ids=list(CASES))
-def test_many_entries_cost_little_and_are_a_400(tooled, path, fields, field, given, most):
+def test_many_entries_cost_little_and_are_a_400(asked, path, fields, field, given, most):
     """The bug: 3 MB took 14.6 s and 1.8 GB, for each part was made an object of 25 fields. Now 0.01 to 0.4 s."""
-    body, desk = json.dumps({"messages": [USER], "max_tokens": 4, **fields}).encode(), ScriptedDesk(["ok"])
-    with local(tooled, desk) as client:
-        began = time.process_time()
-        refused = client.post(path, content=body, headers={"Content-Type": "application/json"})
-        seconds = time.process_time() - began
-    desk.close()
+    body, (client, desk) = json.dumps({"messages": [USER], "max_tokens": 4, **fields}).encode(), asked
+    began = time.process_time()
+    refused = client.post(path, content=body, headers=JSON)
+    seconds = time.process_time() - began
     message = refused.json()["error"]["message"]
     assert refused.status_code == 400 and message.startswith(f"{field}: "), message
     assert str(given) in message and str(most) in message and len(message) < 200, message
     assert seconds < 2 and not desk.jobs
 
 
-def test_as_many_as_may_be_are_read(tooled):
+def test_as_many_as_may_be_are_read(asked):
     """Negative control: at the bound nothing is refused."""
-    desk = ScriptedDesk(["ok"])
     parts = [{"type": "text", "text": "a"}] * 9_990
-    with local(tooled, desk) as client:
-        reply = client.post(CHAT, json={"messages": [{"role": "user", "content": parts}], "max_tokens": 4})
-        assert reply.status_code == 200, reply.text
-    desk.close()
+    reply = asked[0].post(CHAT, json={"messages": [{"role": "user", "content": parts}], "max_tokens": 4})
+    assert reply.status_code == 200, reply.text
+
+
+# Every item of /v1/responses that OpenAI's SDK knows is read, or refused by its name.
+HINTS = [typing.get_type_hints(member)["type"] for member in typing.get_args(ResponseInputItemParam)]
+NAMES = {name for hint in HINTS for one in (hint, *typing.get_args(hint)) for name in typing.get_args(one) or (one,)}
+SDK = sorted(name for name in NAMES if isinstance(name, str))
+WORDS = "grass is green"
+CALL = {"call_id": "1", "name": "read", "arguments": "{}", "input": WORDS}
+# The members whose words a template takes; what it makes of thinking is its own affair.
+READ = {
+    "message": {"role": "assistant", "content": WORDS},
+    "function_call": CALL,
+    "custom_tool_call": CALL,
+    "local_shell_call": {"call_id": "1", "action": {"type": "exec", "command": [WORDS]}},
+    "function_call_output": {"call_id": "1", "output": WORDS},
+    "custom_tool_call_output": {"call_id": "1", "output": WORDS},
+    "local_shell_call_output": {"id": "1", "output": WORDS},
+    "reasoning": {"id": "1", "summary": [], "content": [{"type": "reasoning_text", "text": WORDS}]},
+}
+
+
+def with_items(client, *items):
+    """The reply to these between two messages."""
+    return client.post(CODEX, json={"input": [USER, *items, USER]})
+
+
+def test_the_sdk_knows_the_members_that_are_read():
+    assert READ.keys() < set(SDK) and len(SDK) > 25
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_the_prompt_grows_with_an_item_that_is_read(scripted, thinking, kind):
+    client, _ = scripted(model=thinking)
+    longer, bare = (
+        with_items(client, *items).json()["usage"]["input_tokens"] for items in ([{"type": kind, **READ[kind]}], [])
+    )
+    assert longer > bare
+
+
+@pytest.mark.parametrize("kind", [*sorted({*SDK} - {*READ}), "of_next_year", 5, True, ["message"]])
+def test_an_item_that_is_not_read_is_refused_by_its_kind(asked, kind):
+    """`additional_tools`, `tool_search_output`, `shell_call_output`, `mcp_call` and more were a 200 without their
+    functions and results."""
+    reply = with_items(asked[0], {"type": kind, "id": "1", "call_id": "1", "output": WORDS, "tools": []})
+    error = reply.json()["error"]
+    assert (reply.status_code, error["param"]) == (400, "input[1].type") and json.dumps(kind) in error["message"]
+
+
+# Bodies that nobody should send: an error of the dialect or an answer, never a 500, never silence.
+# fmt: off
+FIELDS = (
+    "model", "messages", "input", "prompt", "max_tokens", "temperature", "top_k", "seed", "stop", "n", "logprobs",
+    "logit_bias", "tools", "tool_choice", "stream", "system", "response_format", "text", "reasoning", "prediction",
+    "stream_options", "thinking", "content", "tokens", "suffix", "chat_template_kwargs", "guided_json", "guided_regex",
+    "guided_choice", "structured_outputs",
+)
+ODD = (
+    None, True, 0, -1, 3, 1e308, 2**70, 0.5, "", "x", "\ud800", "\x00", "a" * 3000, [], {}, [[]], [None], [1, "a"],
+    {"type": "text"}, {"type": "json_schema"}, {"type": "function"}, [{"role": "user"}], [{"role": 7}],
+    [{"role": "tool", "content": [{"type": "document", "source": 1}]}], {"regex": "("}, {"choice": []}, {"5": 4},
+    [{"type": "namespace", "name": "n", "tools": [{"type": "namespace"}]}], [[5], "a"], {"effort": []},
+    [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}], "content": None}],
+    [{"type": "function", "function": {"name": "f", "parameters": {"type": 7}, "strict": True}}],
+    {"type": "json_schema", "json_schema": {"schema": {"pattern": "(((((((a*)*)*)*)*)*)*)*b"}}},
+    [{"type": "function_call_output", "call_id": "x", "output": 4}],
+)
+# fmt: on
+NESTED = [
+    b'{"messages": ' + begin * depth + b"1" + end * depth + b"}"
+    for begin, end in ((b"[", b"]"), (b'{"a":', b"}"))
+    for depth in (1_000, 1_000_000)
+]
+NO_JSON = (
+    *(b"", b"{", b"[]", b"[" * 100_000, b'{"n": ' + b"9" * 9000 + b"}", b"\xff\xfe", b'{"temperature": NaN}'),
+    *(b'{"n": 1e400}', *NESTED),
+)
+ODDLY = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 3, "content": "hi", "tokens": [5]}
+PATHS = (CODEX, TEXT, CHAT, CLAUDE, "/tokenize", "/detokenize", "/apply-template")
+
+
+def wrong(path, reply):
+    """Whether it is not as it should be."""
+    if reply.status_code == 200:
+        return False
+    error = reply.json()["error"]
+    if path == CLAUDE:
+        shaped = reply.json()["type"] == "error"
+    else:
+        shaped = "param" in error if path.startswith("/v1") else isinstance(error["code"], int)
+    inside = any(word in error["message"] for word in ("Traceback", ".py", "Error:", "site-packages"))
+    return not 400 <= reply.status_code < 500 or not shaped or not error["message"] or inside
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_odd_bodies_are_answered_or_refused_in_the_shape_of_their_dialect(asked, path):
+    luck, statuses, bodies = random.Random(path), set(), list(NO_JSON)
+    for _ in range(60):
+        odd = {name: luck.choice(ODD) for name in luck.sample(FIELDS, luck.randint(1, 3))}
+        bodies.append(json.dumps({**ODDLY, **(ASKED.get(path, {}) if path in (CODEX, TEXT) else {}), **odd}).encode())
+    for body in bodies:
+        began = time.process_time()
+        reply = asked[0].post(path, content=body, headers=JSON)
+        assert not wrong(path, reply), (body[:200], reply.status_code, reply.text[:300])
+        assert time.process_time() - began < 2 and (reply.status_code == 400 or body not in NO_JSON)
+        statuses.add(reply.status_code)
+    assert {200, 400} <= statuses and asked[0].get("/health").status_code == 200
+
+
+def test_what_says_that_it_is_packed_and_is_not_is_a_400(asked):
+    for body in (b"{}", gzip.compress(b"{}", mtime=0)[:-9] + b"?"):
+        reply = asked[0].post(CHAT, content=body, headers={**JSON, "Content-Encoding": "gzip"})
+        assert reply.status_code == 400 and reply.json()["error"]["message"]
+
+
+def test_a_body_has_32_megabytes_at_most():
+    assert AccessPolicy(1).most_body_bytes == 32_000_000

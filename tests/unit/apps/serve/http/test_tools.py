@@ -1,4 +1,4 @@
-"""Calls of functions: split out of the stream wherever its pieces end, and carried in all three dialects."""
+"""Calls of functions in every form of models: split out of the stream wherever its pieces end, told and taken back."""
 
 import json
 import random
@@ -11,13 +11,14 @@ from anthropic import beta_tool
 from llguidance import LLMatcher, LLTokenizer
 
 import specdec_cli
-from fakes.desk import ScriptedDesk, SequentialDesk
+from fakes.call_models import KINDS, call_model, weigh
+from fakes.desk import by_letters
 from fakes.models import byte_tokenizer
-from fakes.server import LOCAL, local, serving
+from fakes.server import LOCAL, serving
 from fakes.serving import model_of
-from fakes.tool_model import LONG
 from specdec_cli.apps.serve.http.answer import Call, CallStream
-from specdec_cli.apps.serve.http.tools import _arguments
+from specdec_cli.apps.serve.http.tools import arguments_schema
+from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 
 PARAMETERS = {
     "type": "object",
@@ -28,6 +29,7 @@ PARAMETERS = {
 FUNCTION = {"name": "read", "description": "Reads a file.", "parameters": PARAMETERS}
 TOOLS = [{"type": "function", "function": FUNCTION}]
 ASKED = [{"role": "user", "content": "Read a.py."}]
+ANTHROPIC = [{"name": "read", "description": "Reads a file.", "input_schema": PARAMETERS}]
 CHAT = "/v1/chat/completions"
 
 
@@ -77,33 +79,201 @@ def test_what_is_text_and_what_is_a_call_does_not_depend_on_where_pieces_end(too
         assert split(tooled, text, iter(lambda: luck.randint(1, 9), None)) == wanted
 
 
-def by_letters(text):
-    return [text[at : at + 3] for at in range(0, len(text), 3)]
+CHANNEL, ARGUMENTS = "<|start|>assistant<|channel|>", " to=functions.read <|constrain|>json<|message|>"
+# (what the model says, thinking, text, calls); gpt-oss ends its turn with a call.
+DONE = {"qwen": "</think>Done.", "llama": "Done.", "gemma": "Done.", "oss": "Done."}
+SAID = {
+    "qwen": (
+        f"Hm.\n</think>\n\nI look.\n{written('a.py')}\n{written('b.py', False)}",
+        *("Hm.", "I look.", [A, B]),
+    ),
+    "llama": (
+        'I look.\n{"name": "read", "parameters": {"path": "a.py", "deep": true}}; '
+        '{"name": "read", "parameters": {"path": "b.py", "deep": false}}',
+        *("", "I look.", [A, B]),
+    ),
+    "gemma": (
+        'I look.\n```json\n[{"name": "read", "parameters": {"path": "a.py", "deep": true}},\n'
+        '{"name": "read", "parameters": {"path": "b.py", "deep": false}}]\n```',
+        *("", "I look.", [A, B]),
+    ),
+    "oss": (
+        f"<|channel|>analysis<|message|>Hm.<|end|>{CHANNEL}commentary<|message|>I look.<|end|>{CHANNEL}commentary"
+        f'{ARGUMENTS}{{"path": "a.py", "deep": true}}',
+        *("Hm.", "I look.", [A]),
+    ),
+}
 
 
-SAID = "I look.\n" + written("a.py") + "\n" + written("b.py", False)
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, thinking):
+    """A model without weights of every kind."""
+    root = tmp_path_factory.mktemp("calls")
+    return {"qwen": thinking, **{kind: call_model(root / kind, kind) for kind in KINDS}}
+
+
+@pytest.fixture(params=SAID)
+def kind(request):
+    return request.param
 
 
 @pytest.fixture
-def scripted(tooled):
-    """Starts a server whose model says a script."""
-    from contextlib import ExitStack
-
-    with ExitStack() as stack:
-
-        def start(*script, model=tooled, **more):
-            desk = ScriptedDesk(script, steps=by_letters, **more)
-            stack.callback(desk.close)
-            return stack.enter_context(local(model, desk)), desk
-
-        yield start
+def saying(models, scripted):
+    """Starts a server whose model says these texts, some letters at a time: (a client, its desk)."""
+    return lambda kind, *script: scripted(*script, steps=by_letters, model=models[kind])
 
 
-def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those_of_a_server(tooled, scripted):
+@pytest.fixture
+def clients():
+    """Makes OpenAI's and Anthropic's clients of a server's client."""
+    made = []
+
+    def make(client):
+        made.append(openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client))
+        made.append(anthropic.Anthropic(base_url=LOCAL, api_key="none", http_client=client))
+        return made[-2:]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_chat_completions_tell_thinking_text_and_calls_and_take_them_back(saying, clients, kind):
+    said, thinking, text, calls = SAID[kind]
+    client, desk = saying(kind, said, said, DONE[kind])
+    gpt, _ = clients(client)
+    asked = {"model": "default", "tools": TOOLS}
+    whole = gpt.chat.completions.create(messages=ASKED, **asked).choices[0]
+    with gpt.chat.completions.stream(messages=ASKED, **asked) as stream:
+        thought = [getattr(e.chunk.choices[0].delta, "reasoning_content", "") for e in stream if e.type == "chunk"]
+        last = stream.get_final_completion().choices[0]
+    for choice in (whole, last):
+        found = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls]
+        assert (choice.message.content, found, choice.finish_reason) == (text, calls, "tool_calls")
+    assert getattr(whole.message, "reasoning_content", "") == thinking == "".join(filter(None, thought))
+    results = [{"role": "tool", "tool_call_id": one.id, "content": "text"} for one in whole.message.tool_calls]
+    gpt.chat.completions.create(messages=[*ASKED, whole.message.model_dump(exclude_none=True), *results], **asked)
+    assert desk.jobs[-1].job.prompt[:40] == desk.jobs[0].job.prompt[:40]
+
+
+def test_responses_carry_them_as_items_and_take_them_back(saying, clients, kind):
+    said, thinking, text, calls = SAID[kind]
+    client, _ = saying(kind, said, said, DONE[kind])
+    gpt, _ = clients(client)
+    asked = {"model": "default", "tools": [{"type": "function", **FUNCTION}]}
+    whole = gpt.responses.create(input=ASKED, **asked)
+    with gpt.responses.stream(input=ASKED, **asked) as stream:
+        for _ in stream:
+            pass
+        last = stream.get_final_response()
+    kinds = [*(["reasoning"] if thinking else []), "message", *["function_call"] * len(calls)]
+    for response in (whole, last):
+        assert [item.type for item in response.output] == kinds and response.output_text == text
+        items = [item for item in response.output if item.type == "function_call"]
+        assert [(item.name, json.loads(item.arguments)) for item in items] == calls
+    results = [{"type": "function_call_output", "call_id": one.call_id, "output": "text"} for one in items]
+    assert gpt.responses.create(input=[*ASKED, *last.output, *results], **asked).output_text == "Done."
+
+
+def test_messages_carry_them_as_blocks_and_take_them_back(saying, clients, kind):
+    said, thinking, text, calls = SAID[kind]
+    client, _ = saying(kind, said, said, DONE[kind])
+    _, claude = clients(client)
+    asked = {"model": "default", "max_tokens": 50, "tools": ANTHROPIC}
+    asked |= {"thinking": {"type": "adaptive"}} if thinking else {}
+    whole = claude.messages.create(messages=ASKED, **asked)
+    with claude.messages.stream(messages=ASKED, **asked) as stream:
+        last = stream.get_final_message()
+    for message in (whole, last):
+        blocks = [(block.name, block.input) for block in message.content if block.type == "tool_use"]
+        words = {block.type: getattr(block, block.type) for block in message.content if block.type != "tool_use"}
+        assert (blocks, message.stop_reason) == (calls, "tool_use")
+        assert words == {**({"thinking": thinking} if thinking else {}), "text": text}
+    used = [block.id for block in whole.content if block.type == "tool_use"]
+    results = [{"type": "tool_result", "tool_use_id": one, "content": "text"} for one in used]
+    turns = [*ASKED, {"role": "assistant", "content": whole.content}, {"role": "user", "content": results}]
+    assert claude.messages.create(messages=turns, **asked).content[0].text == "Done."
+
+
+def test_a_call_is_forced_in_the_form_that_is_read(saying, kind):
+    client, desk = saying(kind, *["Done."] * 3)
+    for choice in ("required", {"type": "function", "function": {"name": "read"}}):
+        asked = {"messages": ASKED, "tools": TOOLS, "tool_choice": choice}
+        assert client.post(CHAT, json=asked).status_code == 200
+    assert client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).status_code == 200
+    first, second, free = [handle.job.request.constraint for handle in desk.jobs]
+    assert first == second and "read" in first.text and first.whole == (kind == "oss") and free is None
+
+
+@pytest.mark.parametrize("broken", ['{"path": "a', '{"path": NaN}', '["a.py"]'])
+def test_a_call_that_cannot_be_read_is_text(saying, kind, broken):
+    before, _, _ = SAID[kind][0].partition('{"path": "a.py"')
+    client, _ = saying(kind, before + broken)
+    choice = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["choices"][0]
+    assert broken in choice["message"]["content"] and choice["finish_reason"] == "stop"
+    assert not choice["message"].get("tool_calls")
+
+
+def test_thinking_is_counted_until_its_channel_ends(saying):
+    """A turn that ended with a call was all thinking."""
+    client, _ = saying("oss", SAID["oss"][0])
+    usage = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["usage"]
+    thought = len("<|channel|>analysis<|message|>Hm.<|end|>")
+    assert usage["completion_tokens_details"]["reasoning_tokens"] == -(-thought // 3)  # a token is three letters here
+
+
+def test_gpt_oss_answers_without_channels_where_no_tools_are_offered(saying):
+    client, _ = saying("oss", f"<|channel|>analysis<|message|>Hm.<|end|>{CHANNEL}final<|message|>Yes.")
+    message = client.post(CHAT, json={"messages": ASKED}).json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == ("Hm.", "Yes.")
+
+
+@pytest.fixture
+def weighed(tmp_path, start, tool_folders):
+    """Starts a server with a model of random weights, which says what has a shape only where that is forced on it."""
+
+    def begin(kind, k):
+        folder = tool_folders[0] if kind == "qwen" else tmp_path / kind
+        if kind != "qwen":
+            weigh(folder, call_model(folder, kind).tokenizer)
+        pair = specdec_cli.load(target=str(folder), drafter="ngram")
+        base = specdec_cli.Request(k=k, drafter="ngram" if k else "none", max_context=4096)
+        return start(Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None)), model_of(pair, base, 1))
+
+    return begin
+
+
+@pytest.mark.parametrize("k", [0, 4])
+def test_a_model_of_random_weights_calls_what_it_must_and_with_arguments_of_the_schema(weighed, models, kind, k):
+    """The grammar of each form over the real loop, plain and drafted; unless it must it calls nothing."""
+    client = weighed(kind, k)
+    asked = {"messages": ASKED, "tools": TOOLS, "temperature": 1, "max_tokens": 400, "parallel_tool_calls": False}
+    if kind == "oss":  # it would think for ever
+        asked["logit_bias"] = {str(models[kind].tokenizer.token_of("<|end|>")): 6}
+    free = client.post(CHAT, json={**asked, "seed": 3, "max_tokens": 20}).json()["choices"][0]["message"]
+    assert "tool_calls" not in free
+    named = {"type": "function", "function": {"name": "read"}}
+    for seed, choice in enumerate((named, "any") if k else ("required",)):
+        reply = client.post(CHAT, json={**asked, "seed": seed, "tool_choice": choice})
+        (found,) = reply.json()["choices"]
+        (call,) = found["message"]["tool_calls"]
+        arguments = json.loads(call["function"]["arguments"])
+        assert {*arguments} == {"path", "deep"} and arguments["path"] in ("a.py", "b.py")
+        assert found["finish_reason"] == "tool_calls" and (kind == "oss" or not found["message"]["content"])
+
+
+def test_a_shape_beside_functions_is_kept_unless_one_is_called(weighed):
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2, 3]}}}
+    asked = {"messages": ASKED, "tools": TOOLS, "seed": 1, "temperature": 1, "response_format": shape}
+    message = weighed("qwen", 0).post(CHAT, json=asked).json()["choices"][0]["message"]
+    assert message.get("tool_calls") or json.loads(message["content"]) in (1, 2, 3)
+
+
+def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those_of_a_server(tooled, scripted, clients):
     """Its servers' functions were dropped, and those of its own agents."""
     said = written("a.py", name="mcp__files.read")
     client, desk = scripted(said, said, "Done.")
-    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
+    gpt, _ = clients(client)
     space = {"type": "namespace", "name": "mcp__files", "description": "d", "tools": [{"type": "function", **FUNCTION}]}
     asked = {"model": "tool", "tools": [space]}
     (item,) = gpt.responses.create(input="Read.", **asked).output
@@ -113,7 +283,6 @@ def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those
     result = {"type": "function_call_output", "call_id": item.call_id, "output": "text"}
     gpt.responses.create(input=[{"role": "user", "content": "Read."}, item, result], **asked)
     assert '<tool_call>\n{"name": "mcp__files.read"' in tooled.text(desk.jobs[-1].job.prompt)
-    gpt.close()
 
 
 NO_TYPE = [{}, {"description": "none"}, {"properties": {"a": {"type": "string"}}}, {"type": ["object", "null"]},
@@ -124,7 +293,7 @@ NO_TYPE = [{}, {"description": "none"}, {"properties": {"a": {"type": "string"}}
 @pytest.mark.parametrize("parameters", NO_TYPE)
 def test_arguments_are_an_object_whatever_their_schema_leaves_open(parameters):
     """With `"parameters": {}` a required call had the arguments `6e9`, so that it stayed text."""
-    schema = _arguments({"name": "f", "parameters": parameters}, set())
+    schema = arguments_schema({"name": "f", "parameters": parameters}, set())
     tokenizer = LLTokenizer(byte_tokenizer().to_str(), n_vocab=259, eos_token=[2])
     for begin, may in {"{": 1, "6": 0, "n": 0, '"': 0, "[": 0}.items():
         matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_json_schema(schema), log_level=0)
@@ -132,7 +301,7 @@ def test_arguments_are_an_object_whatever_their_schema_leaves_open(parameters):
 
 
 def test_one_call_is_enough_where_the_client_says_so(scripted):
-    client, desk = scripted(SAID + "x" * 3000)
+    client, desk = scripted(SAID["qwen"][0] + "x" * 3000, steps=by_letters)
     asked = {"messages": ASKED, "tools": TOOLS, "parallel_tool_calls": False}
     (call,) = client.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]["tool_calls"]
     assert json.loads(call["function"]["arguments"]) == A[1] and desk.jobs[0].cancelled
@@ -161,10 +330,9 @@ def test_calls_and_results_go_back_into_the_prompt_as_they_were(tooled, scripted
         {"type": "function_call_output", "call_id": "c1", "output": "text"},
     ]
     checksum = {"type": "text", "text": "x-anthropic-billing-header: cch=1"}
-    tools = [{"name": "read", "description": "Reads a file.", "input_schema": PARAMETERS}]
     posted = {
         "chat": {"messages": chat, "tools": TOOLS},
-        "messages": {"system": [checksum, brief], "messages": messages, "tools": tools, "max_tokens": 9},
+        "messages": {"system": [checksum, brief], "messages": messages, "tools": ANTHROPIC, "max_tokens": 9},
         "responses": {"instructions": "Be brief.", "input": items, "tools": [{"type": "function", **FUNCTION}]},
     }[dialect]
     path = {"chat": "chat/completions"}.get(dialect, dialect)
@@ -184,31 +352,10 @@ def test_the_prefixes_that_other_prompts_share_are_named(tooled, scripted):
     second = [*first, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "More."}]
     for messages in (first, second):
         client.post("/v1/chat/completions", json={"messages": messages}).raise_for_status()
-    one, two = (ticket.job for ticket in desk.jobs)
+    one, two = (handle.job for handle in desk.jobs)
     assert one.prompt[: one.reusable_prefixes[-1]] == two.prompt[: one.reusable_prefixes[-1]]
     first = one.reusable_prefixes[0]
     assert tooled.text(one.prompt[:first]) == "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n"
-
-
-def test_thinking_is_apart_from_the_answer_in_every_dialect(thinking, scripted):
-    client, _ = scripted(*["Hm, a.\n</think>\n\nYes."] * 5, model=thinking)
-    gpt = openai.OpenAI(base_url=f"{LOCAL}/v1", api_key="none", http_client=client)
-    claude = anthropic.Anthropic(base_url=LOCAL, api_key="none", http_client=client)
-    message = gpt.chat.completions.create(model="tool", messages=ASKED).choices[0].message
-    assert (message.reasoning_content, message.content) == ("Hm, a.", "Yes.")
-    deltas = [
-        chunk.choices[0].delta for chunk in gpt.chat.completions.create(model="tool", messages=ASKED, stream=True)
-    ]
-    assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == "Hm, a."
-    assert "".join(delta.content or "" for delta in deltas) == "Yes."
-    assert not any(getattr(delta, "reasoning_content", None) == "" for delta in deltas)
-    thought = {"type": "enabled", "budget_tokens": 1024}
-    with claude.messages.stream(model="tool", max_tokens=2000, messages=ASKED, thinking=thought) as stream:
-        blocks = stream.get_final_message().content
-    assert [(block.type, getattr(block, block.type)) for block in blocks] == [("thinking", "Hm, a."), ("text", "Yes.")]
-    response = gpt.responses.create(model="tool", input="Read.")
-    assert [item.type for item in response.output] == ["reasoning", "message"] and response.output_text == "Yes."
-    gpt.close(), claude.close()
 
 
 def test_thinking_is_decided_by_the_prompt_that_the_template_made(thinking, scripted):
@@ -220,38 +367,8 @@ def test_thinking_is_decided_by_the_prompt_that_the_template_made(thinking, scri
         reply = client.post("/v1/chat/completions", json={"messages": ASKED, **body}).json()
         texts.append(reply["choices"][0]["message"]["content"])
     assert texts == [said, said, "Yes."]
-    ends = [thinking.text(ticket.job.prompt).endswith("<think>\n") for ticket in desk.jobs]
+    ends = [thinking.text(handle.job.prompt).endswith("<think>\n") for handle in desk.jobs]
     assert ends == [False, False, True]
-
-
-@pytest.fixture(scope="module")
-def random_model(tool_folders):
-    """A model of random weights: what it says has a shape only where one is forced on it."""
-    pair = specdec_cli.load(target=str(tool_folders[0]), drafter="none")
-    desk = SequentialDesk(pair)
-    with local(model_of(pair, specdec_cli.Request(k=0, drafter="none", max_context=LONG), 1), desk) as client:
-        yield client
-    desk.close()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
-def test_a_call_that_is_required_is_made_with_arguments_of_its_schema(random_model, seed):
-    asked = {"messages": ASKED, "tools": TOOLS, "seed": seed, "temperature": 1, "max_tokens": 400}
-    named = {"type": "function", "function": {"name": "read"}}
-    for choice in ("required", "any", named):
-        one = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
-        message = random_model.post("/v1/chat/completions", json=one).json()["choices"][0]["message"]
-        arguments = json.loads(message["tool_calls"][0]["function"]["arguments"])
-        assert set(arguments) == {"path", "deep"} and arguments["path"] in ("a.py", "b.py") and not message["content"]
-
-
-@pytest.mark.slow
-def test_a_shape_beside_functions_is_kept_unless_one_is_called(random_model):
-    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"enum": [1, 2, 3]}}}
-    asked = {"messages": ASKED, "tools": TOOLS, "seed": 1, "temperature": 1, "response_format": shape}
-    message = random_model.post("/v1/chat/completions", json=asked).json()["choices"][0]["message"]
-    assert message.get("tool_calls") or json.loads(message["content"]) in (1, 2, 3)
 
 
 LOOK = '<tool_call>\n{"name": "look", "arguments": {"path": "a.py"}}\n</tool_call>'
@@ -259,7 +376,7 @@ LOOK = '<tool_call>\n{"name": "look", "arguments": {"path": "a.py"}}\n</tool_cal
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
-def test_anthropic_s_tool_runner_ends_with_the_answer_to_the_whole_conversation(tooled, stream):
+def test_anthropic_s_tool_runner_ends_with_the_answer_to_the_whole_conversation(tooled, scripted, stream):
     """It begins with a thread. The second request came without question, tools and system, and was answered."""
     seen = []
 
@@ -269,17 +386,13 @@ def test_anthropic_s_tool_runner_ends_with_the_answer_to_the_whole_conversation(
         seen.append(path)
         return "forty-two lines"
 
-    desk = ScriptedDesk([LOOK, LOOK, "It has 42."])
-    with serving(tooled, desk) as (url, _):
-        claude = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
-        question = {"role": "user", "content": "How long is a.py?"}
-        asked = {"model": "tool", "max_tokens": 50, "system": "Be terse.", "messages": [question], "tools": [look]}
-        runner = claude.beta.messages.tool_runner(**asked, stream=stream)
-        last = runner.until_done()
-        claude.close()
-    desk.close()
+    url, desk = scripted(LOOK, LOOK, "It has 42.", how=serving)
+    question = {"role": "user", "content": "How long is a.py?"}
+    asked = {"model": "tool", "max_tokens": 50, "system": "Be terse.", "messages": [question], "tools": [look]}
+    with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as claude:
+        last = claude.beta.messages.tool_runner(**asked, stream=stream).until_done()
     assert [block.text for block in last.content] == ["It has 42."] and seen == ["a.py"] * 2
-    prompts = [tooled.text(ticket.job.prompt) for ticket in desk.jobs]
+    prompts = [tooled.text(handle.job.prompt) for handle in desk.jobs]
     assert len(prompts) == 3
     for number, prompt in enumerate(prompts):
         assert all(words in prompt for words in ("Be terse.", "How long is a.py?", json.dumps("look")))
@@ -289,18 +402,15 @@ def test_anthropic_s_tool_runner_ends_with_the_answer_to_the_whole_conversation(
 @pytest.mark.slow  # grammars of a thousand rules
 @pytest.mark.parametrize("choice, strict, most", [("required", False, 1999), ("auto", True, 999)])
 def test_more_functions_than_a_grammar_can_hold_are_refused_by_name_before_the_prompt_is_read(
-    tooled, choice, strict, most
+    tooled, scripted, choice, strict, most
 ):
     """It was a 500 after the prompt was read."""
-    desk = ScriptedDesk(["ok"])
-    with local(replace(tooled, context_limit=None), desk) as client:
-        for count, status in ((most + 1, 400), (most, 200)):
-            functions = [{"name": f"f{number}", "strict": strict} for number in range(count)]
-            tools = [{"type": "function", "function": one} for one in functions]
-            reply = client.post(CHAT, json={"messages": ASKED, "tools": tools, "tool_choice": choice})
-            assert reply.status_code == status, reply.text
-            if status == 400:
-                error = reply.json()["error"]
-                assert error["param"] == "tools" and not desk.jobs
-                assert error["message"].startswith(f"tools: {count} functions together: "), error
-    desk.close()
+    client, desk = scripted(model=replace(tooled, context_limit=None))
+    for count, status in ((most + 1, 400), (most, 200)):
+        tools = [{"type": "function", "function": {"name": f"f{one}", "strict": strict}} for one in range(count)]
+        reply = client.post(CHAT, json={"messages": ASKED, "tools": tools, "tool_choice": choice})
+        assert (reply.status_code, len(desk.jobs)) == (status, status == 200), reply.text
+        if status == 400:
+            error = reply.json()["error"]
+            assert error["param"] == "tools"
+            assert error["message"].startswith(f"tools: {count} functions together: "), error

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from functools import partial
 
 import pytest
 
 from fakes.browser import Tab, browser
 from fakes.server import serving
-from specdec_cli.apps.serve.page import page_files
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +25,6 @@ def tab(pipe):
 
 
 @pytest.fixture
-def start(tooled):
-    """Starts a server with the page in front of a desk, for the rest of the test."""
-    with ExitStack() as stack:
-
-        def begin(desk, model=tooled, **access):
-            stack.callback(desk.close)
-            return stack.enter_context(serving(model, desk, page=page_files(), **access))[0]
-
-        yield begin
+def start(start):
+    """Starts a server that listens in front of a desk, for the rest of the test: its URL."""
+    return partial(start, how=serving)

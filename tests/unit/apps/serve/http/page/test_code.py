@@ -5,9 +5,8 @@ import threading
 
 import pytest
 
-from fakes.desk import ScriptedDesk
-from fakes.page import IN_BROWSER, SAID, answer_of, asked, asking, greeted
-from fakes.spoken import SpokenDesk
+from fakes.browser import IN_BROWSER, SAID, answer_of, asked, asking, greeted
+from fakes.desk import ScriptedDesk, spoken_desk
 from fakes.ui_script import drafted
 
 pytestmark = IN_BROWSER
@@ -60,7 +59,7 @@ def kinds(tab, *pieces):
 
 
 def test_code_stands_apart_and_its_tokens_keep_their_colours(tab, start):
-    asked(greeted(tab, start(SpokenDesk(SPOKEN))), "Hi.")
+    asked(greeted(tab, start(spoken_desk(SPOKEN))), "Hi.")
     said = ".source > span"
     assert "".join(tab.texts(said)) == f"{CODE}\n" and answer_of(tab) == WHOLE
     assert (
@@ -82,7 +81,7 @@ def fates_of(tab, selector):
 @pytest.mark.parametrize("secure", [True, False])
 def test_the_button_copies_exactly_the_code_by_keyboard_alone(tab, start, clipboard, secure):
     """Browsers have no clipboard of their own for a page that comes from another machine without TLS."""
-    greeted(tab, start(SpokenDesk(SPOKEN)))
+    greeted(tab, start(spoken_desk(SPOKEN)))
     if not secure:
         tab.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
     asked(tab, "Hi.")
@@ -102,7 +101,7 @@ def test_the_button_copies_exactly_the_code_by_keyboard_alone(tab, start, clipbo
 def test_an_unclosed_fence_is_an_open_block_while_it_streams(tab, start, clipboard):
     go = threading.Semaphore(0)
     pieces = ["So:\n", "``", "`p", "y\n", "a = 1", "\n", "``", "`", "\nend"]
-    desk = ScriptedDesk(["".join(pieces)], steps=lambda text: pieces, between=lambda ticket: go.acquire())
+    desk = ScriptedDesk(["".join(pieces)], steps=lambda text: pieces, between=lambda handle: go.acquire())
     greeted(tab, start(desk))
     block = "[...document.querySelectorAll('.code > *')].map((one) => one.textContent)"
     cursor = "[...document.querySelectorAll('.text, .text *')].filter((one) => getComputedStyle(one, '::after').content"

@@ -2,11 +2,10 @@
 
 import pytest
 
+from fakes.browser import IN_BROWSER, answer_of, asked, asking, greeted, slowly
 from fakes.desk import ScriptedDesk
-from fakes.page import IN_BROWSER, answer_of, asked, asking, greeted, slowly
 from fakes.server import serving
 from specdec_cli.apps.serve.job import Busy, TooLong
-from specdec_cli.apps.serve.page import page_files
 
 pytestmark = IN_BROWSER
 TAKE = "document.title='taken'"
@@ -85,7 +84,7 @@ def test_a_refusal_is_two_lines_and_the_question_can_be_sent_again(tab, start, r
 
 def test_a_server_that_ends_says_so_in_two_lines(tab, tooled):
     desk = ScriptedDesk(["word " * 100_000], steps=str.split, between=slowly)
-    with serving(tooled, desk, page=page_files()) as (url, _):
+    with serving(tooled, desk) as (url, _):
         asking(greeted(tab, url), "Hi.")
     desk.close()
     tab.until("document.querySelector('.error')")

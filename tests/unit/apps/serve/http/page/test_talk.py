@@ -1,17 +1,19 @@
-"""A conversation in a real Chromium: typed, answered, stopped, gone on with."""
+"""A conversation in a real Chromium: typed, answered, stopped, gone on with, and by which pair."""
 
+import threading
 from collections import Counter
 
 import pytest
 
-from fakes.browser import SHIFT
-from fakes.desk import ScriptedDesk
-from fakes.page import IN_BROWSER, SAID, answer_of, asked, asking, greeted, slowly, until
-from fakes.spoken import SpokenDesk
+from fakes.browser import IN_BROWSER, SAID, SHIFT, answer_of, asked, asking, greeted, slowly
+from fakes.desk import ScriptedDesk, spoken_desk
+from fakes.server import until
 from fakes.ui_script import ROUNDS, drafted
+from specdec_cli.apps.serve.model import Switch
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.fates import fates
 from specdec_cli.core.request import Request
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 pytestmark = IN_BROWSER
 QUESTION = "Open a file."  # its answer ends
@@ -61,7 +63,7 @@ def test_the_next_question_goes_on_and_a_new_chat_does_not(tab, start):
 
 
 def test_the_whole_page_is_worked_by_keys(tab, start):
-    greeted(tab, start(SpokenDesk(ROUNDS)))
+    greeted(tab, start(spoken_desk(ROUNDS)))
     assert tab.focused == "question"
     tab.type("one")
     tab.press("Enter", SHIFT)
@@ -79,7 +81,7 @@ def test_the_whole_page_is_worked_by_keys(tab, start):
 
 
 def test_what_was_rejected_is_shown_on_demand_and_is_no_part_of_the_text(tab, start):
-    asked(greeted(tab, start(SpokenDesk(ROUNDS))), "Hi.")
+    asked(greeted(tab, start(spoken_desk(ROUNDS))), "Hi.")
     whole = "".join(done.text for done in ROUNDS)
     assert answer_of(tab) == whole and set(tab.styles("del", "display")) == {"none"}
     while tab.focused != "unsaid":
@@ -107,7 +109,7 @@ def test_escape_stops_the_answer_on_the_server_within_a_round(tab, start):
 
 def test_thinking_is_folded_and_shows_its_tokens_when_opened(tab, start, thinking):
     rounds = (drafted(0, [], 0, "Let"), drafted(1, [" me"], 1, "\n</think>\n\nYes"))
-    asked(greeted(tab, start(SpokenDesk(rounds), thinking)), "Hi.")
+    asked(greeted(tab, start(spoken_desk(rounds), thinking)), "Hi.")
     assert answer_of(tab) == "Yes" and "Let me" not in tab.seen(".answer")[0]
     tab.evaluate("document.querySelector('.thinking summary').focus()")
     tab.press("Enter")
@@ -121,7 +123,7 @@ def test_prose_looks_as_its_markdown_says_in_the_colours_of_its_tokens(tab, star
         drafted(1, ["p\n- *", "*bo", "ld*"], 3, "* `c*"),
         drafted(2, ["d*` *e", "m* a_b_c"], 2, " 2*3*4\n| a | *b* |\nend **open"),
     )
-    asked(greeted(tab, start(SpokenDesk(rounds))), "Hi.")
+    asked(greeted(tab, start(spoken_desk(rounds))), "Hi.")
     assert answer_of(tab) == "".join(done.text for done in rounds)
     looks = {
         "heading": "Top\n",
@@ -164,3 +166,49 @@ def test_a_whole_answer_is_asked_for_again_in_its_place(tab, start):
     tab.until(f"[...document.querySelectorAll('{SAID}')].map((one) => one.textContent).join('') === 'two'")
     assert tab.texts(".question p") == ["First?", "Second?"]
     assert desk.jobs[2].job.prompt == desk.jobs[1].job.prompt
+
+
+@pytest.fixture
+def switch(tool_folders):
+    """Another pair that is here, and one whose files are gone."""
+    pairs = {"other": Pair("other", str(tool_folders[0]), None), "gone": Pair("gone", "/no/such/folder", None)}
+    return Switch(lambda: {name: PairSpec(pair) for name, pair in pairs.items()}, lambda spec: Request(k=0), 2)
+
+
+def choose(tab, letter):
+    """By keyboard alone, from the field."""
+    for _ in range(12):
+        if tab.focused == "model":
+            break
+        tab.press("Tab")
+    assert tab.focused == "model" and tab.styles(":focus", "outlineStyle") == ["solid"]
+    tab.press(letter)
+    tab.evaluate("document.getElementById('question').focus()")
+
+
+def test_the_chosen_pair_is_asked_and_says_who_it_is(tab, start, switch):
+    desk = ScriptedDesk(["one", "two"])
+    greeted(tab, start(desk, switch=switch))
+    assert tab.texts("#model option") == ["tool", "other", "gone"] and tab.seen("#choice")[0].startswith("Model")
+    asked(tab, "First?")
+    choose(tab, "o")
+    assert tab.evaluate("document.title") == "other · specdec" and "other" not in tab.seen("#models")[0]
+    asked(tab, "Second?")
+    assert [ticket.job.pair for ticket in desk.jobs] == ["", "other"]
+    assert tab.texts(".answer h2") == ["tool", "other"] and answer_of(tab) == "two" and tab.complaints == []
+
+
+def test_the_page_says_that_a_pair_is_loaded_until_the_first_event(tab, start, switch):
+    go, desk = threading.Event(), ScriptedDesk(["late"])
+    say = desk.events
+    desk.events = lambda handle: (go.wait(30), say(handle))[1]
+    greeted(tab, start(desk, switch=switch))
+    choose(tab, "o")
+    tab.type("Hi.")
+    tab.press("Enter")
+    tab.until("document.querySelector('.loading')")
+    assert tab.seen(".answer .loading") == ["loading other …"] and tab.texts("[role=status]") == ["loading other …"]
+    assert tab.evaluate("getComputedStyle(document.querySelector('.answer > .text'), '::before').content") == "none"
+    go.set()
+    tab.until("!document.querySelector('.writing')")
+    assert tab.count(".loading") == 0 and answer_of(tab) == "late"
