@@ -268,10 +268,10 @@ FAULTS = (
     ),
     Fault(
         "costs of the future are believed",
-        "session/meter.py",
+        "session/drafting.py",
         'if kept and 0 <= self.now() - float(kept["at"]) <= BELIEVED_SECONDS:',
         'if kept and self.now() - float(kept["at"]) <= BELIEVED_SECONDS:',
-        "unit/session/test_meter.py",
+        "unit/session/test_drafting.py",
     ),
     Fault(
         "costs of another cache precision are taken for the same",

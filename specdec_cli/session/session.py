@@ -46,7 +46,8 @@ from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostStore, Values
 from specdec_cli.session.disk_cache import LEAST_TOKENS, DiskCache
-from specdec_cli.session.meter import DraftController, GainMeter
+from specdec_cli.session.drafting import DraftController
+from specdec_cli.session.meter import GainMeter
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.text import Writer, conversation_tokens, predicted_tokens
 

@@ -33,7 +33,7 @@ from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.hub import locate
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.session.meter import DraftController
+from specdec_cli.session.drafting import DraftController
 
 CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 NOWHERE = [10**9]  # a context that shares nothing with any other

@@ -22,8 +22,8 @@ from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Situation, plan
 from specdec_cli.engine.sampling.acceptance import greedy
 from specdec_cli.session.cost_file import CostFile
+from specdec_cli.session.drafting import DraftController
 from specdec_cli.session.load import load
-from specdec_cli.session.meter import DraftController
 
 TARGET, DRAFT = CachedModel(tiny_network(seed=1), "target"), CachedModel(tiny_network(seed=2), "draft")
 NARROW = {"hidden_size": 8, "num_hidden_layers": 1, "intermediate_size": 8}
