@@ -17,7 +17,7 @@ from specdec_cli.engine.planning.costs import FORGET_TOKENS, Costs, RoundCosts
 from specdec_cli.engine.planning.policy import SHARE, TYPICAL_TOKENS, Plan, Situation, cheapest
 from specdec_cli.engine.planning.rates import MAX_LOOKUP, SHORTEST_MATCH, Acceptance
 
-# Plain steps that rounds which are tried may lose at most, beside a share of the reply.
+# Plain steps that rounds which are tried may lose at most, and a share of the reply. With 2 nothing changes by 1 %.
 MOST_CREDIT = 4.0
 # K of the first try of what was predicted, doubled while all of it is accepted.
 FIRST_TRY = 2
