@@ -155,7 +155,9 @@ def test_a_state_taken_back_is_that_of_the_kept_tokens_and_reads_no_projection_a
     expected = states(fed(network, IDS[:2], IDS[2 : 2 + kept]))
     caches = fed(network, IDS[:2], IDS[2:])
     mx.eval([part.state for part in caches.layers])
-    for reader in readers_of(network, make_prompt_cache(network)):
+    readers = readers_of(network, make_prompt_cache(network))
+    assert readers and all(reader is not network for reader in readers)
+    for reader in readers:
         for module in reader.modules():
             if isinstance(module, ANSWERED) and not type(module).__name__.startswith("Conv"):
                 module.update(tree_map(lambda weight: weight * mx.nan, module.parameters()))
