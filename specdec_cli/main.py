@@ -24,7 +24,7 @@ from specdec_cli.command.habits import translate
 from specdec_cli.command.help import prepare
 from specdec_cli.command.machines import on_one_machine
 from specdec_cli.command.process import as_user_error, drop_unwritten, prepare_streams
-from specdec_cli.command.table import PREFIX, moved, row_of, variables
+from specdec_cli.command.table import PREFIX, moved, require_values, row_of, variables
 from specdec_cli.core.errors import NoPair, SpecdecError, UsageError
 from specdec_cli.core.request import nearest
 from specdec_cli.session.signals import ENDING, unwinding
@@ -191,6 +191,7 @@ def exit_code(arguments: list[str]) -> int:
         warn_of_variables(known)
     try:
         arguments = translate(arguments)
+        require_values(arguments)
         code = int(app(arguments, standalone_mode=False, prog_name="specdec") or 0)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as end:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any, cast
 
 import typer
 from typer.core import TyperGroup
 
-from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, HEADS, MODEL, RULES, TRAINED, rule_names
 from specdec_cli.core.request import BOUNDS, DEFAULT_K, KV_BITS, MAX_K, one_name, one_of, within
 from specdec_cli.core.template import THINK_WORDS
@@ -393,6 +394,20 @@ def variables() -> dict[str, set[str]]:
         if row.variable:
             found.setdefault(row.variable, set()).update(row.spellings)
     return found
+
+
+def require_values(arguments: Sequence[str]) -> None:
+    """Refuse an option that is given an empty value, as a shell's variable is that nobody set; --system may be empty.
+
+    Raises: UsageError.
+    """
+    rows = [row for row in ROWS.values() if row.metavar and row.name != "system"]
+    metavars = {flag: row.metavar for row in rows for flag in row.flags}
+    words = takewhile(lambda word: word != "--", arguments)
+    for word, after in pairwise([*words, "the end"]):
+        option, equals, value = word.partition("=")
+        if option in metavars and not (value if equals else after):
+            raise UsageError(f"{option} is empty", f"leave it out, or give it a value: {option} {metavars[option]}")
 
 
 def moved(option: str) -> str:
