@@ -61,7 +61,8 @@ class AccessPolicy:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
         pages = (*self.origins, f"http://{host}", f"https://{host}")
-        if origin is not None and origin not in pages and any_of(origin) not in self.origins:
+        scheme = (origin or "").partition("://")[0]
+        if origin is not None and origin not in pages and f"{scheme}://*" not in self.origins:
             message = f"pages from {shown(origin)} may not use this server; --allow-origin permits them"
             raise HttpError(403, message, code="origin")
 
@@ -75,11 +76,6 @@ class AccessPolicy:
             given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
             if not hmac.compare_digest(given.encode(), self.key.encode()):
                 raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
-
-
-def any_of(origin: str) -> str:
-    """Every origin of the scheme of this one."""
-    return f"{origin.partition('://')[0]}://*"
 
 
 def is_page(headers: Headers) -> bool:

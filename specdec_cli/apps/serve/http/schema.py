@@ -24,7 +24,7 @@ from pydantic import (
     model_validator,
 )
 
-from specdec_cli.apps.serve.http.errors import HttpError, bad_field
+from specdec_cli.apps.serve.http.errors import bad_field
 from specdec_cli.core.jsonfile import NotJson, kind_of, parse_object, shown
 from specdec_cli.core.request import BOUNDS
 
@@ -115,14 +115,6 @@ def parse(kind: type[B], values: Mapping[str, Any]) -> B:
             long = isinstance(value, dict | list | str) and len(value) > 20
             message = f"it is {kind_of(value) if long else shown(value)}: {message}"
         raise bad_field(name[:MOST_NAME], message) from error
-
-
-def body_of(data: bytes) -> dict[str, Any]:
-    """The object in a request. Raises: HttpError."""
-    try:
-        return parse_object(data)
-    except NotJson as error:
-        raise HttpError(400, f"the body cannot be read: {error}") from error
 
 
 def required(value: Any, name: str) -> str:

@@ -23,13 +23,13 @@ from specdec_cli.apps.serve.http.answer import ChatRequest, ServedAnswer
 from specdec_cli.apps.serve.http.dialect import Dialect
 from specdec_cli.apps.serve.http.errors import HttpError, as_http_error, bad_field
 from specdec_cli.apps.serve.http.reply import LEFT, EventQueue, Record, ReplyResponse, Told, until_left
-from specdec_cli.apps.serve.http.schema import ModelBody, body_of, parse
+from specdec_cli.apps.serve.http.schema import ModelBody, parse
 from specdec_cli.apps.serve.http.tools import constrain, describe
 from specdec_cli.apps.serve.job import Job, JobHandle, TooLong
 from specdec_cli.apps.serve.model import Model, Switch
 from specdec_cli.apps.serve.scheduler import Scheduler
 from specdec_cli.core.errors import SpecdecError, UsageError
-from specdec_cli.core.jsonfile import shown
+from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import Constraint, looks_up
 from specdec_cli.hub import GGUF
 from specdec_cli.models.grammar import require_possible
@@ -77,7 +77,10 @@ class Service:
                     raise HttpError(413, f"a body of over {len(found) - 1} bytes exceeds the limit of {most}")
         except ClientDisconnect as error:
             raise HttpError(LEFT, "the client has disconnected") from error
-        return body_of(_decoded(bytes(found), request.headers.get("content-encoding", ""), most))
+        try:
+            return parse_object(_decoded(bytes(found), request.headers.get("content-encoding", ""), most))
+        except NotJson as error:
+            raise HttpError(400, f"the body cannot be read: {error}") from error
 
     async def aside(self, work: Callable[[], T]) -> T:
         """What `work` gives, done in a reader's thread. Raises: HttpError."""

@@ -87,7 +87,7 @@ def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair
         queue(self, tokens)
 
     monkeypatch.setattr(Batch, "queue", failing)
-    jobs = plain_jobs(3)
+    jobs = plain_jobs(3, 24)
     ends = [client.end for client in together(desk, jobs)]
     failed = [end for end in ends if isinstance(end, Failure)]
     assert len(failed) == passes[5] >= 2 and all(end.hint for end in failed)

@@ -175,18 +175,6 @@ def test_what_is_here_is_told_as_ollama_does(scripted):
 
 
 @pytest.mark.slow
-def test_an_answer_is_the_session_s_to_the_same_ids(pair, client):
-    request = Request(k=4, max_tokens=24, sampling={"temperature": 0})
-    wanted = list(pair.session().reply(pair.message_tokens(ASKED), request))[-1]
-    options = {"temperature": 0, "num_predict": 24}
-    *parts, last = told(client, options=options)
-    assert "".join(part["message"]["content"] for part in parts) == wanted.text
-    assert (last["eval_count"], last["done_reason"]) == (wanted.stats["emitted_tokens"], wanted.reason)
-    (whole,) = told(client, "/api/generate", prompt=ASKED[0]["content"], options=options, stream=False)
-    assert whole["response"] == wanted.text and whole["prompt_eval_count"] == 18
-
-
-@pytest.mark.slow
 def test_a_suffix_is_filled_before(tmp_path, start):
     pair = specdec_cli.load(target=str(fill_folder(tmp_path / "fill")), drafter="none")
     prompt = pair.text_tokens("<|fim_prefix|>def f(<|fim_suffix|>return x<|fim_middle|>")

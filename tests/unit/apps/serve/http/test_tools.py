@@ -145,12 +145,13 @@ def test_chat_completions_tell_thinking_text_and_calls_and_take_them_back(saying
     asked = {"model": "default", "tools": TOOLS}
     whole = gpt.chat.completions.create(messages=ASKED, **asked).choices[0]
     with gpt.chat.completions.stream(messages=ASKED, **asked) as stream:
-        thought = [getattr(e.chunk.choices[0].delta, "reasoning_content", "") for e in stream if e.type == "chunk"]
+        thought = [getattr(e.chunk.choices[0].delta, "reasoning_content", None) for e in stream if e.type == "chunk"]
         last = stream.get_final_completion().choices[0]
     for choice in (whole, last):
         found = [(call.function.name, json.loads(call.function.arguments)) for call in choice.message.tool_calls]
         assert (choice.message.content, found, choice.finish_reason) == (text, calls, "tool_calls")
     assert getattr(whole.message, "reasoning_content", "") == thinking == "".join(filter(None, thought))
+    assert "" not in thought
     results = [{"role": "tool", "tool_call_id": one.id, "content": "text"} for one in whole.message.tool_calls]
     gpt.chat.completions.create(messages=[*ASKED, whole.message.model_dump(exclude_none=True), *results], **asked)
     assert desk.jobs[-1].job.prompt[:40] == desk.jobs[0].job.prompt[:40]
