@@ -15,12 +15,10 @@ FILES = {"config.json": b"{}", "tokenizer.json": b'{"model": {}}', WEIGHTS: b"w"
 PULL = f"specdec pull --target {NAME}"
 
 
-def place(
-    cache: Path, files: dict[str, bytes] = FILES, *, commit: str = COMMIT, ref: str = "main", compared: bool = True
-) -> Path:
+def place(cache: Path, files: dict[str, bytes] = FILES, *, compared: bool = True) -> Path:
     """The snapshot's folder: links to blobs named by their digests. `compared`: with the record of a pull."""
     repository = cache / "models--org--tiny"
-    snapshot = repository / "snapshots" / commit
+    snapshot = repository / "snapshots" / COMMIT
     for folder in (snapshot, repository / "blobs", repository / "refs"):
         folder.mkdir(parents=True, exist_ok=True)
     for path, data in files.items():
@@ -29,8 +27,7 @@ def place(
         pointer = snapshot / path
         pointer.parent.mkdir(exist_ok=True)
         pointer.symlink_to(os.path.relpath(blob, pointer.parent))
-    if ref:
-        (repository / "refs" / ref).write_text(commit)
+    (repository / "refs" / "main").write_text(COMMIT)
     if compared:
-        write_record(NAME, commit, [RemoteFile(p, len(data), Blob(p, data).etag) for p, data in files.items()])
+        write_record(NAME, COMMIT, [RemoteFile(p, len(data), Blob(p, data).etag) for p, data in files.items()])
     return snapshot

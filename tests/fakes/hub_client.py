@@ -43,24 +43,12 @@ def environment(server: HubServer, home: Path, **extra: str) -> dict[str, str]:
     return kept | here | {"PYTHONDONTWRITEBYTECODE": "1"} | extra
 
 
-def start(server, home, code, **extra) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", CLIENT, code]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return subprocess.Popen(command, env=environment(server, home, **extra), **pipes)
-
-
-def finish(process: subprocess.Popen[str]):
-    try:
-        out, err = process.communicate(timeout=300)
-    finally:
-        process.kill()
-    assert (err, process.returncode) == ("", 0)
-    return json.loads(out)
-
-
 def ask(server, home, code, **extra):
     """What `result` is after `code` ran in a fresh process, or its SpecdecError as values."""
-    return finish(start(server, home, code, **extra))
+    pipes = {"capture_output": True, "text": True, "timeout": 300}
+    done = subprocess.run([sys.executable, "-c", CLIENT, code], env=environment(server, home, **extra), **pipes)
+    assert (done.stderr, done.returncode) == ("", 0)
+    return json.loads(done.stdout)
 
 
 class Person:

@@ -185,7 +185,6 @@ def test_the_cdn_that_holds_the_weights_never_hears_the_token_and_a_mirrors_xet_
 
     The Hub and its CDN are two servers on two ports of the loopback, as two hosts are in life.
     """
-    pytest.importorskip("hf_xet")
     commit = server.commit(NAME, FILES)
     server.xet_url = f"local://{home.parent / 'neighbour'}"
     assert ask(server, home, PULL, HF_HUB_DISABLE_XET="0", HF_TOKEN=SECRET) == commit

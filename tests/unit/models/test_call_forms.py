@@ -115,22 +115,11 @@ HARMONY_SAID = {
             call("get_current_weather", location="San Francisco"),
         ],
     ),
-    "harmony recipient in the role": (
-        f"{THINKS}Hm<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary "
-        'json<|message|>{"location":"a"}',
-        [thought("Hm"), call("get_weather", location="a")],
-    ),
     "harmony answer": (
         f'{THINKS}User asks: "What is 2 + 2?" Simple.<|end|><|start|>assistant<|channel|>final'
         "<|message|>2 + 2 = 4.<|return|>",
         [thought('User asks: "What is 2 + 2?" Simple.'), text("2 + 2 = 4.")],
     ),
-    "harmony preamble": (
-        "<|channel|>commentary<|message|>**Action plan**: 1. Generate<|end|><|start|>assistant<|channel|>commentary "
-        "to=functions.get_weather <|constrain|>json<|message|>{}<|call|>",
-        [text("**Action plan**: 1. Generate"), WEATHER],
-    ),
-    "harmony cut": (f"{THINKS}We", [thought("We")]),
     "harmony broken": ("<|channel|>commentary to=functions.get_weather<|message|>{no<|call|>", [text("{no")]),
     "harmony no number": (
         '<|channel|>commentary to=functions.get_weather<|message|>{"a": NaN}<|call|>',
@@ -138,10 +127,24 @@ HARMONY_SAID = {
     ),
     "harmony continued": ("plain words", [text("plain words")]),
 }
-SAID = {
-    **{name: (BARE, *row) for name, row in BARE_SAID.items()},
-    **{name: (HARMONY, *row) for name, row in HARMONY_SAID.items()},
-}
+
+
+def by_the_vendors_parser(answer):
+    """What OpenAI's own library reads. A first call, whose recipient stands in the role, was text."""
+    right = []
+    for channel, recipient, content in answer["messages"]:
+        if recipient:
+            right.append(ToolCall(recipient.removeprefix("functions."), json.loads(content)))
+        elif content and right and right[-1][0] == "thinking" and channel == "analysis":
+            right[-1] = thought(right[-1][1] + content)
+        elif content:
+            right.append((thought if channel == "analysis" else text)(content))
+    return right
+
+
+SAID = {name: (BARE, *row) for name, row in BARE_SAID.items()}
+SAID |= {name: (HARMONY, *row) for name, row in HARMONY_SAID.items()}
+SAID |= {answer["name"]: (HARMONY, answer["text"], by_the_vendors_parser(answer)) for answer in RECORDED}
 
 
 def read(form, pieces):
@@ -161,22 +164,6 @@ def test_an_answer_is_read_alike_however_it_is_cut(form, text, right):
     assert read(form, list(text)) == right
     for at in range(1, len(text)):
         assert read(form, [text[:at], text[at:]]) == right, at
-
-
-@pytest.mark.parametrize("answer", RECORDED, ids=[one["name"] for one in RECORDED])
-def test_harmony_is_read_as_its_vendor_s_own_parser_reads_it(answer):
-    """A first call, whose recipient stands in the role, was text."""
-    right = []
-    for channel, recipient, content in answer["messages"]:
-        if recipient:
-            right.append(ToolCall(recipient.removeprefix("functions."), json.loads(content)))
-        elif content and right and right[-1][0] == "thinking" and channel == "analysis":
-            right[-1] = ("thinking", right[-1][1] + content)
-        elif content:
-            right.append(("thinking" if channel == "analysis" else "text", content))
-    for size in (1, 2, 3, 5, 8, len(answer["text"])):
-        pieces = [answer["text"][at : at + size] for at in range(0, len(answer["text"]), size)]
-        assert read(HARMONY, pieces) == right, size
 
 
 def test_text_is_held_only_while_it_may_be_a_call():

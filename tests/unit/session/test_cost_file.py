@@ -12,17 +12,9 @@ def path(tmp_path):
     return tmp_path / "state" / "costs.json"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[" * 100_000,
-        f'{{"schema": {SCHEMA}, "entries": 3}}',
-        f'{{"schema": {SCHEMA - 1}, "entries": {{"x": {{}}}}}}',
-    ],
-)
+@pytest.mark.parametrize("text", ["", f'{{"schema": {SCHEMA - 1}, "entries": {{"x": {{}}}}}}'])
 def test_a_file_that_is_damaged_or_of_another_schema_is_as_good_as_none_and_is_replaced(path, text):
-    """Deep nesting ended this run and every later one; older schemas billed costs to the wrong pass."""
+    """Older schemas billed costs to the wrong pass; other damage is played by `laws/test_broken_bytes`."""
     path.parent.mkdir()
     path.write_text(text)
     assert CostFile(path).get("x") is None

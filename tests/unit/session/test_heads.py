@@ -15,6 +15,7 @@ from specdec_cli.core.request import Request
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import beside, load
 
@@ -126,22 +127,13 @@ def test_a_truncated_head_is_damaged(folders, tmp_path):
 
 
 def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
-    _, whole, head = folders
-    weights = sum(4 * value.size for value in counting_tensors().values())
-    # Room for the target alone, with caches for 64 tokens.
-    need = []
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: need[-1])
-    need.append(10 * weights)
+    whole = folders[1]
+    alone = Fit.of(find(PairSpec(Pair("counting", str(whole), None), "none"))).at(64)
+    room = [10 * alone.peak_bytes]
+    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room[-1])
     assert loaded(whole, drafter="mtp", reserve_tokens=64).draft_kind == "mtp"
-    low, high = weights // 2, 10 * weights
-    while high - low > 1000:  # the least that lets it load plainly
-        need.append((low + high) // 2)
-        try:
-            loaded(whole, drafter="none", reserve_tokens=64)
-            high = need[-1]
-        except DoesNotFit:
-            low = need[-1]
-    need.append(high)
+    room.append(int(alone.peak_bytes / HEADROOM) + 1000)  # for the target alone
+    assert loaded(whole, drafter="none", reserve_tokens=64).draft_kind is None
     with pytest.raises(DoesNotFit, match=r"\(head\) need"):
         loaded(whole, drafter="mtp", reserve_tokens=64)
     told = []
@@ -151,7 +143,6 @@ def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
     verdict = judge(Fit.of(find(PairSpec(Pair("c", str(whole), None)))), 64)
     assert (verdict.exit_code, verdict.head, verdict.warnings[-1]) == (0, None, told[0])
     assert judge(Fit.of(find(PairSpec(Pair("c", str(whole), None), "mtp"))), 64).exit_code == 5
-    assert head.is_dir()
 
 
 def test_a_head_beside_another_draft_is_checked_too(folders):

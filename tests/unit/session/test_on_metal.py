@@ -22,7 +22,7 @@ PAIRS = [
     for step in (0.07, 0.15, 0.3)
 ]
 NEVER = -1e9
-KINDS = [pytest.param((4, 48, "model"), marks=pytest.mark.full), ("auto", 128, "auto")]
+KINDS = [pytest.param((4, 48, "model"), marks=pytest.mark.full), ("auto", 64, "auto")]
 
 
 def driven(fake, pair):

@@ -15,13 +15,8 @@ from specdec_cli.pairs.pair import Pair
 
 
 @pytest.fixture(scope="module")
-def pair(tiny_pair):
-    return Pair("tiny", *map(str, tiny_pair))
-
-
-@pytest.fixture(scope="module")
-def session(pair):
-    return open_session(pair)
+def session(tiny_pair):
+    return open_session(Pair("tiny", *map(str, tiny_pair)))
 
 
 def reply(session, text="def f(", **settings):
@@ -145,14 +140,15 @@ def short_chunks(monkeypatch):
 LONG, ASKED = [3 + i % 90 for i in range(100)], Request(max_tokens=20, k=4, drafter="model")
 
 
-def events_of(pair, tokens=100):
-    return list(open_session(pair).reply(LONG[:tokens], ASKED))
+def events_of(session, tokens=100):
+    """Of a conversation that has read nothing yet."""
+    return list(session.pair.session().reply(LONG[:tokens], ASKED))
 
 
-def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(pair, monkeypatch):
-    whole = events_of(pair)[-1]
+def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(session, monkeypatch):
+    whole = events_of(session)[-1]
     monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
-    events = events_of(pair)
+    events = events_of(session)
     readings = [event for event in events if isinstance(event, Reading)]
     assert [(event.reader, event.read_tokens) for event in readings] == [
         *[("target", 30), ("target", 60), ("target", 90)],
@@ -163,26 +159,26 @@ def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_
     assert events[-1].tokens == whole.tokens and events[-1].stats["draft_prefill_seconds"] > 0
 
 
-def test_a_prompt_of_one_chunk_has_the_events_that_it_always_had(pair, short_chunks):
-    assert not any(isinstance(event, Reading) for event in events_of(pair, 30))
-    assert any(isinstance(event, Reading) for event in events_of(pair, 32))
+def test_a_prompt_of_one_chunk_has_the_events_that_it_always_had(session, short_chunks):
+    assert not any(isinstance(event, Reading) for event in events_of(session, 30))
+    assert any(isinstance(event, Reading) for event in events_of(session, 32))
 
 
 @pytest.mark.parametrize("chunks", [2, 5])
-def test_a_reply_cancelled_between_chunks_ends_there_and_the_next_is_right(pair, short_chunks, chunks):
-    session, seen = open_session(pair), list[Reading]()
-    for event in session.reply(LONG, ASKED, lambda: len(seen) >= chunks):
+def test_a_reply_cancelled_between_chunks_ends_there_and_the_next_is_right(session, short_chunks, chunks):
+    one, seen = session.pair.session(), list[Reading]()
+    for event in one.reply(LONG, ASKED, lambda: len(seen) >= chunks):
         if isinstance(event, Reading):
             seen.append(event)
     assert len(seen) == chunks and event.reason == "interrupted" and len(event.tokens) == (chunks > 3)
-    assert list(session.reply(LONG, ASKED))[-1].tokens == events_of(pair)[-1].tokens
+    assert list(one.reply(LONG, ASKED))[-1].tokens == events_of(session)[-1].tokens
 
 
-def test_a_generator_closed_between_chunks_leaves_a_slot_that_goes_on(pair, short_chunks):
-    session = open_session(pair)
+def test_a_generator_closed_between_chunks_leaves_a_slot_that_goes_on(session, short_chunks):
+    one = session.pair.session()
     for held in (30, 60, 90, 100, 100):  # the last two were closed while the draft read
-        events = session.reply(LONG, ASKED)
+        events = one.reply(LONG, ASKED)
         next(event for event in events if isinstance(event, Reading))
         events.close()
-        assert session.slot.target.length == held
-    assert list(session.reply(LONG, ASKED))[-1].tokens == events_of(pair)[-1].tokens
+        assert one.slot.target.length == held
+    assert list(one.reply(LONG, ASKED))[-1].tokens == events_of(session)[-1].tokens
