@@ -122,6 +122,7 @@ class Scripted:
 def short(monkeypatch):
     monkeypatch.setattr(training, "SAID", 2)
     monkeypatch.setattr(training, "LOOK_STEPS", 2)
+    monkeypatch.setattr(training, "MOST_PIECES", 4)
 
 
 @pytest.mark.parametrize("loss", [pytest.param(math.nan, marks=pytest.mark.slow), math.inf])
