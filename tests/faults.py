@@ -401,7 +401,8 @@ FAULTS = (
         "engine/training.py",
         "        self._optimizer.state = tree_unflatten(part(STATE))\n",
         "",
-        "unit/apps/tune/test_training.py::test_a_training_that_was_killed_goes_on_to_the_same_end",
+        "unit/apps/tune/test_tuning.py"
+        "::test_a_tuning_that_is_killed_in_any_phase_goes_on_where_it_was_to_the_same_verdict",
         "slow",
     ),
     Fault(

@@ -24,16 +24,16 @@ def take_part(machines: HostOptions, kv_bits: int | None = None) -> None:
         return
     _require_whole_caches(kv_bits)
     if rank is None:
-        raise typer.Exit(several().start(machines.hosts, sys.argv[1:]))
+        raise typer.Exit(several("launch").start(machines.hosts, sys.argv[1:]))
     if rank != "0":
-        several().work()
+        several("rank").work()
         raise typer.Exit
 
 
-def several() -> Any:
-    """The app of several machines, by its name: commands share it, and work without it. Raises: UsageError."""
+def several(module: str) -> Any:
+    """A module of the app of several machines, by its name: commands work without that app. Raises: UsageError."""
     try:
-        return import_module("specdec_cli.apps.several.command")
+        return import_module(f"specdec_cli.apps.several.{module}")
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("specdec_cli.apps"):
             raise
@@ -53,7 +53,7 @@ def machine_bytes(machines: HostOptions, kv_bits: int | None) -> list[tuple[str,
     if machines.hosts is None:
         return []
     _require_whole_caches(kv_bits)
-    found: list[tuple[str, int]] = several().usable_bytes(machines.hosts)
+    found: list[tuple[str, int]] = several("launch").usable_bytes(machines.hosts)
     return found
 
 

@@ -18,7 +18,7 @@ from fakes.models import swap_two_ids
 from fakes.ranks import CONFIGS, answers, folders, together
 from golden.models import model_folders
 from specdec_cli.apps.several import launch
-from specdec_cli.apps.several.hosts import read_hosts
+from specdec_cli.apps.several.launch import read_hosts
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.models.checkpoint import ADAPTER
 from specdec_cli.version import __version__

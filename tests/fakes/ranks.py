@@ -17,7 +17,7 @@ from mlx_lm.utils import _get_classes
 
 from fakes.models import byte_tokenizer, write_tokenizer
 from specdec_cli.apps.several import launch, rank
-from specdec_cli.apps.several.hosts import read_hosts
+from specdec_cli.apps.several.launch import read_hosts
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Finish, RoundDone
 from specdec_cli.core.request import Constraint, request_of

@@ -6,7 +6,6 @@ import fcntl
 import os
 import pty
 import select
-import signal
 import struct
 import subprocess
 import sys
@@ -26,7 +25,7 @@ class Terminal:
 
     started: ClassVar[list[subprocess.Popen]] = []
 
-    def __init__(self, home, *arguments, **environment):
+    def __init__(self, home, *arguments, program=(sys.executable, "-m", "specdec_cli"), **environment):
         self.screen = pyte.HistoryScreen(COLUMNS, ROWS, history=5000)
         self.screen.write_process_input = self.type
         self._stream = pyte.ByteStream(self.screen)
@@ -36,7 +35,7 @@ class Terminal:
         own = {"TERM": "xterm-256color", "HOME": str(home)}
         streams = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "specdec_cli", *map(str, arguments)],
+            [*program, *map(str, arguments)],
             env=ENVIRONMENT | own | environment,
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C becomes a signal
@@ -44,11 +43,6 @@ class Terminal:
         )
         self.started.append(self.process)
         self.slave = slave
-
-    def resize(self, columns, rows):
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        self.screen.resize(rows, columns)
-        self.send(signal.SIGWINCH)
 
     def send(self, number):
         """A signal for the program alone."""
@@ -93,6 +87,13 @@ class Terminal:
         self.raw += data
         self._stream.feed(data)
         return bool(data)
+
+    def settle(self, seconds):
+        """Reads on for a while."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            self._pump()
+        return self
 
     def lines(self):
         """Every row that was ever shown."""

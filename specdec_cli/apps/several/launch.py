@@ -1,13 +1,15 @@
 """Start the ranks of a run, watch them, end them. Law: where one ends, all do, within seconds, and one says why.
 
-This process computes nothing: mlx waits for ever for a rank that does not come, and meanwhile nothing else runs in its
-process. So it starts rank 0 too, which has the terminal.
+`--hosts a,b` names the machines that share a target, this one, rank 0, first. The commands know this module by its name
+alone (`command.machines`). This process computes nothing: mlx waits for ever for a rank that does not come, and
+meanwhile nothing else runs in its process. So it starts rank 0 too, which has the terminal.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import secrets
 import selectors
 import shlex
 import signal
@@ -16,17 +18,21 @@ import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any
 
-from specdec_cli.apps.several.hosts import HELP, Hosts
-from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError, UsageError, reason
 from specdec_cli.system.link import BEAT, DESCRIPTOR, ENDING_SECONDS, MEETING_SECONDS, MET, REST, WAKE
 
+HELP = "specdec help several-machines"
+LOCAL = ("127.", "::1", "localhost")
+# Below the ports that systems give to outgoing connections.
+PORTS = range(20_000, 32_000)
 PYTHON = [sys.executable, "-m"]
 # No question is asked; a machine that answers no more is given up after 15 seconds.
 SSH = shlex.split("ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3")
@@ -36,6 +42,66 @@ START_SECONDS, OWN_WORDS_SECONDS = 40.0, 1.0
 TWICE_SECONDS, LEAVING_SECONDS = 1.0, 4.0
 # The longest pass, of a chunk of a prompt over Wi-Fi. A sum that never ends is given up (mlx#4475, mlx#3910).
 PASS_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """`names` are what ssh calls the machines, `addresses` where each is reached, by rank."""
+
+    names: tuple[str, ...]
+    addresses: tuple[str, ...]
+
+    def is_local(self, rank: int) -> bool:
+        """Whether no ssh is needed to it."""
+        return self.names[rank].startswith(LOCAL)
+
+    def files(self) -> dict[str, str]:
+        """The variables that name a file, and its text, as mlx's ring reads them; the rank is missing.
+
+        Raises: UsageError where this machine does not have the first address.
+        """
+        begin = secrets.choice(PORTS)
+        ring = [
+            [free_port(one, name) if rank == 0 or self.is_local(rank) else f"{one}:{begin + 9 * rank}"]
+            for rank, (one, name) in enumerate(zip(self.addresses, self.names, strict=True))
+        ]
+        return {"MLX_HOSTFILE": json.dumps(ring)}
+
+
+def free_port(address: str, name: str) -> str:
+    """`address:port` that is free here. Raises: UsageError for an address of another machine."""
+    for _ in range(100):
+        with closing(socket.socket()) as tried:
+            try:
+                tried.bind((address, port := secrets.choice(PORTS)))
+                return f"{address}:{port}"
+            except OSError as error:
+                failure = error
+    hint = "name this machine first, by an address that the others reach"
+    raise UsageError(f"{name} ({address}) is not this machine: {reason(failure)}", hint)
+
+
+def read_hosts(hosts: str) -> Hosts:
+    """Raises: UsageError for what names fewer than two machines, or machines that cannot meet."""
+    names = tuple(name.strip() for name in hosts.split(","))
+    found = Hosts(names, tuple(map(_address, names)))
+    if len(names) < 2:
+        raise UsageError(f"--hosts {hosts} names 1 machine, and a target is shared by 2 or more", HELP)
+    apart = [name for name, ip in zip(names, found.addresses, strict=True) if not ip.startswith(LOCAL)]
+    if apart and found.addresses[0].startswith(LOCAL):
+        where = f"{names[0]} is {found.addresses[0]} here, where {apart[0]} cannot reach it"
+        raise UsageError(where, "name this machine by its address in that network")
+    return found
+
+
+def _address(name: str) -> str:
+    """Raises: UsageError for a name that nobody knows."""
+    try:
+        return socket.gethostbyname(name.rpartition("@")[2])
+    except (OSError, UnicodeError) as error:
+        raise UsageError(
+            f"no machine is called {name!r}: {reason(error)}", "for example: --hosts 10.0.0.1,10.0.0.2"
+        ) from error
 
 
 class RemoteRank:
@@ -141,6 +207,20 @@ def write_files(texts: Mapping[str, str]) -> Iterator[dict[str, str]]:
         for name, path in paths.items():
             path.write_text(texts[name], encoding="utf-8")
         yield {name: str(path) for name, path in paths.items()}
+
+
+def start(hosts: str, arguments: Sequence[str]) -> int:
+    """Run the command line again as all ranks of `hosts`; returns the exit code. Raises: UsageError, SpecdecError."""
+    return launch(read_hosts(hosts), [*PYTHON, "specdec_cli", *arguments])
+
+
+def usable_bytes(hosts: str) -> list[tuple[str, int]]:
+    """The further machines, and the bytes that models may take on each.
+
+    Raises: UsageError, Refused, SpecdecError for one that does not answer.
+    """
+    with started(read_hosts(hosts)) as (found, *_):
+        return [(machine.host, int(machine.facts["usable_bytes"])) for machine in found]
 
 
 def launch(hosts: Hosts, command: Sequence[str]) -> int:

@@ -120,10 +120,9 @@ def test_such_a_word_is_a_prompt_of_a_model_that_was_chosen_and_a_model_named_fi
 ):
     """`specdec run llama3.2` of nobody is in the table of refusals."""
     for words in (["--raw", "phi4"], ["-p", "demo", "llama3.2"]):
-        assert specdec("run", *words, "-n", "3", "-q")[0] == 0
-    assert specdec("pairs", "use", "demo")[0] == specdec("run", "phi4", "-n", "3", "-q")[0] == 0
+        assert specdec("run", *words, "-n", "1", "-q")[0] == 0
     monkeypatch.setenv("SPECDEC_PAIR", "nosuch")
-    assert specdec("run", "demo", "x", "--raw", "-n", "3", "-q")[0] == 0
+    assert specdec("run", "demo", "x", "--raw", "-n", "1", "-q")[0] == 0
 
 
 def test_completion_has_models_of_others_and_what_is_here_first_in_any_case_and_nothing_too_large(
@@ -200,9 +199,11 @@ def test_what_comes_after_two_hyphens_is_text():
 def test_a_prompt_of_one_argument_stays_a_prompt(specdec, tmp_path, monkeypatch, word):
     (tmp_path / "src").mkdir()
     monkeypatch.chdir(tmp_path)
-    code, out, _ = specdec("run", "--raw", "-n", "3", "--json", word)
-    assert code == (2 if not word.strip() else 0)
-    assert code or json.loads(out.splitlines()[0])["target"] == "specdec:demo/target"
+    assert not names_a_model(word, ALONE) and translate(["run", word]) == ["run", word]
+    if word in ("src", " "):
+        code, out, _ = specdec("run", "--raw", "-n", "3", "--json", word)
+        assert code == (0 if word.strip() else 2)
+        assert code or json.loads(out.splitlines()[0])["target"] == "specdec:demo/target"
 
 
 @pytest.mark.parametrize("name", ["Plain Name 8bit", "pub/Plain Name 8bit", "my (own) model", "pub/my (own) model"])

@@ -24,40 +24,10 @@ PACKAGE = Path(__file__).parents[3] / "specdec_cli"
 FLAGS = {"temperature": "temp"} | {name: name for name in BOUNDS if name != "temperature"}
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """Two options."""
-
-    force: bool = False
-    parallel: int = 3
-
-
-MANY = Kept(parallel=9)
-
-
-@grouped
-def command(*, kept: Kept, system: str = "x") -> None:
-    """A command."""
-    typer.echo(f"{kept} {system}")
-
-
-@grouped
-def deep(*, kept: Kept = MANY) -> None:
-    """The same options with other defaults."""
-    typer.echo(f"{kept}")
-
-
 def invoke(function, *arguments, **environment):
     application = typer.Typer()
     application.command()(function)
     return CliRunner().invoke(application, arguments, env=environment)
-
-
-def test_a_group_becomes_its_fields_and_comes_back_as_one_value():
-    assert invoke(command).output == "Kept(force=False, parallel=3) x\n"
-    assert invoke(command, "--parallel", "5", "--force", "-s", "y").output == "Kept(force=True, parallel=5) y\n"
-    assert invoke(command, SPECDEC_PARALLEL="7").output == "Kept(force=False, parallel=7) x\n"
-    assert invoke(deep).output == "Kept(force=False, parallel=9)\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +44,13 @@ def test_an_option_is_one_row_and_one_field(monkeypatch):
     monkeypatch.setitem(table.ROWS, ".toy", toy)  # as it is made of TABLE at import
 
     @grouped
-    def command(*, answer: ToyOptions) -> None:
+    def command(*, answer: ToyOptions, raw: bool = False) -> None:
         """The toy beside the settings of an answer."""
-        typer.echo(f"{answer.toy} {AnswerSettings.read(answer, SamplingOptions()).asked.max_tokens}")
+        typer.echo(f"{answer.toy} {AnswerSettings.read(answer, SamplingOptions()).asked.max_tokens} {raw}")
 
-    assert invoke(command).output == "3 512\n"
-    assert invoke(command, "--toy", "5", "-n", "9", SPECDEC_TOY="7").output == "5 9\n"
-    assert invoke(command, SPECDEC_TOY="7").output == "7 512\n" and "SPECDEC_TOY" in variables()
+    assert invoke(command).output == "3 512 False\n"
+    assert invoke(command, "--toy", "5", "-n", "9", "--raw", SPECDEC_TOY="7").output == "5 9 True\n"
+    assert invoke(command, SPECDEC_TOY="7").output == "7 512 False\n" and "SPECDEC_TOY" in variables()
     assert str(invoke(command, "-j", "0").exception) == "-j 0 is below 1"
     application = typer.Typer()
     application.command()(command)

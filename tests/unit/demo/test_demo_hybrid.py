@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 
 from specdec_cli.core.errors import Refused
-from specdec_cli.core.events import RoundDone
-from specdec_cli.core.request import Request
 from specdec_cli.engine.heads import load_head as agreements
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
 from specdec_cli.engine.heads.load_head import agreement, load_agreeing, load_head, own_texts
@@ -50,14 +48,6 @@ def texts(pair):
     return list(own_texts(pair.first.target, prompts, pair.tokenizer.stop_tokens))
 
 
-def said(pair, prompt, k=0, seed=None, drafter="mtp"):
-    sampling = {"temperature": 0.8} if seed is not None else {}
-    request = Request(max_tokens=32, k=k, seed=seed, sampling=sampling, drafter=drafter)
-    events = pair.session().reply(pair.text_tokens(prompt), request, raw=True)
-    rounds = [event.round for event in events if isinstance(event, RoundDone)]
-    return [token for round in rounds for token in round.emitted], rounds
-
-
 def test_it_has_recurrent_and_attention_layers_and_a_head_stored_as_original_repositories_do(pair, files):
     assert pair.first.target.cache_kinds == ("ArraysCache", "KVCache")
     assert files.zero_centred and len(files.tensors) == 15
@@ -84,13 +74,3 @@ def test_a_head_that_is_damaged_is_refused_with_the_numbers(pair, texts, files, 
     _, found = load_agreeing(files, pair.first.target, iter(texts))
     with pytest.raises(Refused, match=r"guesses \d+ % of \d+ tokens of hybrid, where chance guesses \d+ %"):
         found.require(files, "hybrid")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("k", [2, 8])
-@pytest.mark.parametrize("seed", [None, 7])
-def test_it_says_what_the_target_says(pair, k, seed):
-    """At temperature 0, and under one seed at 0.8. Every K, and all else, is in `laws/test_plain_words.py`."""
-    drafted, rounds = said(pair, CODE[0], k, seed)
-    assert drafted == said(pair, CODE[0], 0, seed)[0]
-    assert any(round.accepted for round in rounds) and any(round.rejected is not None for round in rounds)

@@ -139,25 +139,6 @@ def test_a_terminal_gets_the_filtered_answer(terminal: Terminal) -> None:
     assert terminal.lines() == ["abc"] and b"\x1b" not in terminal.written
 
 
-def piped(**options: object) -> list[str]:
-    """What stderr gets of a reply whose stdout and stderr are pipes."""
-    err = io.StringIO()
-    with open_display(io.StringIO(), err, Look(**options), "demo") as display:
-        for event in script():
-            display.handle(event)
-    return err.getvalue().splitlines()
-
-
-def test_a_pipe_gets_one_line_and_what_a_round_costs_on_request() -> None:
-    assert piped() == [SUMMARY] and not piped(quiet=True)
-    one, more = piped(verbose=True)
-    assert (
-        [one] == piped()
-        and " · a round takes the time of 1.0 plain tokens" in more
-        and more.startswith("read 1 234 tokens at 3085 tok/s · wrote 14")
-    )
-
-
 # --rounds.
 
 
@@ -312,6 +293,8 @@ def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None
         " · pays from ≈ 35 % (30–42) accepted"
     ]
     assert lines(below_panel=True, verbose=True) == lines(verbose=True)[1:]
+    read = summary(START, finish(), None, PREFILL, verbose=True)[1].plain
+    assert read.startswith("read 1 234 tokens at 3085 tok/s · wrote 14")
     slower = "a round takes the time of 5.8 plain tokens (draft 1.0 + verify 4.8) and yields 3.2 tokens"
     known = {"plain_step_seconds": 0.002, "verbose": True, "width": 80}
     assert lines(**known)[1:3] == ["wrote 14 tokens at 283 tok/s", slower]

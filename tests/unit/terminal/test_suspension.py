@@ -11,11 +11,10 @@ import termios
 import time
 from pathlib import Path
 
-import pexpect
-import pyte
 import pytest
 
 from fakes.models import TINY, tiny_folder
+from fakes.terminal import Terminal as Screen
 from fakes.ui_script import Terminal
 from specdec_cli.terminal.suspension import Suspension, no_echo
 
@@ -84,58 +83,17 @@ with Suspension(lambda: print("leaves"), lambda: print("resumes")):
     assert done.stdout.splitlines() == ["leaves", "resumes"]
 
 
-class Shell:
-    """A shell with job control on a terminal of 80 x 24."""
-
-    def __init__(self) -> None:
-        names = ("NO_COLOR", "COLUMNS", "LINES", "XTERM_VERSION")
-        settings = {key: value for key, value in os.environ.items() if key not in names}
-        self.screen = pyte.HistoryScreen(80, 24, history=2000)
-        self._stream = pyte.ByteStream(self.screen)
-        more = {"TERM": "xterm-256color", "PS1": "$ ", "LC_ALL": "C.UTF-8"}
-        self.child = pexpect.spawn("bash", ["--norc", "-i"], env=settings | more, dimensions=(24, 80), timeout=90)
-        self.raw = b""
-
-    def wait_for(self, found, seconds=90):
-        """Reads on until `found(lines)` holds."""
-        end = time.monotonic() + seconds
-        while not found(lines := self.lines()):
-            assert time.monotonic() < end, "\n".join(lines)
-            try:
-                data = self.child.read_nonblocking(65536, timeout=0.2)
-            except pexpect.TIMEOUT:
-                continue
-            self.raw += data
-            self._stream.feed(data)
-        return self.lines()
-
-    def settle(self, seconds=1.0):
-        """Reads on for a while."""
-        end = time.monotonic() + seconds
-        self.wait_for(lambda lines: time.monotonic() > end)
-
-    @property
-    def echoes(self):
-        return bool(termios.tcgetattr(self.child.fileno())[3] & termios.ECHO)
-
-    def lines(self):
-        """All rows, those that scrolled away included."""
-        top = ["".join(row[x].data for x in range(80)).rstrip() for row in self.screen.history.top]
-        return top + [line.rstrip() for line in self.screen.display]
-
-    def end_reply(self):
-        """Ends the reply by Ctrl-C, of which nothing is painted."""
-        self.child.sendintr()
-        ended = self.wait_for(lambda lines: any("interrupted: the" in line for line in lines))
-        assert not any("^C" in line for line in ended)
-
-
 @pytest.fixture
-def shell():
-    """Its programs get SIGHUP when it is closed, however the test ends."""
-    opened = Shell()
+def shell(tmp_path):
+    """One with job control; its programs get SIGHUP when it is killed, however the test ends."""
+    opened = Screen(tmp_path, program=("bash", "--norc", "-i"), PS1="$ ", LC_ALL="C.UTF-8", XTERM_VERSION="")
     yield opened
-    opened.child.close(force=True)
+    opened.process.kill()
+    opened.process.wait()
+
+
+def echoes(shell):
+    return bool(termios.tcgetattr(shell.slave)[3] & termios.ECHO)
 
 
 @pytest.fixture(scope="module")
@@ -145,61 +103,49 @@ def endless(tmp_path_factory):
     return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
 
 
-def replying(shell, command, home):
+def replying(shell, command):
     """Starts `command` in the shell and waits until its panel is there."""
-    shell.wait_for(lambda lines: any(line.startswith("$") for line in lines))
-    shell.child.sendline(f"export HOME={home} PS1='$ '; set +o emacs; clear")
-    shell.child.sendline(command)
+    shell.wait("$").type(f"set +o emacs; unset XTERM_VERSION; clear\n{command}\n")
     if " chat " in command:
-        shell.wait_for(lambda lines: any(line.startswith("❯") for line in lines))
-        shell.child.send("hello\r")
-    shell.wait_for(lambda lines: any("· round " in line for line in lines))
-    shell.settle(0.3)
+        shell.wait("❯").type("hello\r")
+    shell.wait("· round ").settle(0.3)
+    assert shell.screen.cursor.hidden and not echoes(shell)
+    shell.type("\x1a")
+    shell.wait("Stopped").settle(1.0)
+    assert not shell.screen.cursor.hidden
 
 
 def going_on(shell):
-    """Waits until the reply's panel is drawn again: the cursor is hidden."""
-    shell.wait_for(lambda lines: shell.screen.cursor.hidden, 30)
+    """After `fg` the reply's panel is drawn again, nothing echoes, and Ctrl-C, of which nothing is painted, ends it."""
+    shell.type("fg\n")
+    end = time.monotonic() + 30
+    while not shell.screen.cursor.hidden:
+        assert shell._pump() and time.monotonic() < end, shell.text()
     shell.settle(0.5)
+    assert not echoes(shell)
+    shell.type("\x03")
+    assert "^C" not in shell.wait("interrupted: the").text()
 
 
 @pytest.mark.metal
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "wrapped"), [("chat", False), ("run", True)])
-def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(
-    shell, tmp_path, endless, command, wrapped
-):
+def test_ctrl_z_in_a_reply_and_fg_leave_no_hidden_cursor_and_no_painted_ctrl_c(shell, endless, command, wrapped):
     """The bugs: under a wrapper (`uv run`), which stops first, the shell had the terminal before the cursor was shown;
     after `fg` the terminal echoed again, and ^C was painted into the panel."""
     words = f"{sys.executable} -m specdec_cli {command} --target {endless} -n 90000 {'hello' * (command == 'run')}"
-    replying(shell, f"sh -c '{words} ; true'" if wrapped else f"{words} ", tmp_path)
-    assert shell.screen.cursor.hidden and not shell.echoes
-    shell.child.sendcontrol("z")
-    shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
-    shell.settle()
-    assert not shell.screen.cursor.hidden
-    shell.child.sendline("fg")
+    replying(shell, f"sh -c '{words} ; true'" if wrapped else f"{words} ")
     going_on(shell)
-    assert not shell.echoes
-    shell.end_reply()
 
 
 @pytest.mark.slow
-def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_terminal_back_with_fg(
-    shell, tmp_path, endless
-):
+def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_terminal_back_with_fg(shell, endless):
     """The bugs: after `bg` the panel hid the shell's cursor; `fg`, which sends no signal then, left echo on."""
-    replying(shell, f"{sys.executable} -m specdec_cli chat --target {endless} -n 90000 ", tmp_path)
-    shell.child.sendcontrol("z")
-    shell.wait_for(lambda lines: any("Stopped" in line for line in lines))
-    shell.settle()
-    shell.child.sendline("bg")
+    replying(shell, f"{sys.executable} -m specdec_cli chat --target {endless} -n 90000 ")
+    shell.type("bg\n")
     shell.settle(1.5)
-    assert not shell.screen.cursor.hidden and shell.echoes
-    shell.child.sendline("fg")
+    assert not shell.screen.cursor.hidden and echoes(shell)
     going_on(shell)
-    assert not shell.echoes
-    shell.end_reply()
 
 
 @pytest.fixture

@@ -319,12 +319,3 @@ def test_who_drafts_is_paired_with_what_it_needs(request_of_tiny, tiny_pair):
     assert machine.environment.caches == {"target": ("KVCache",)} and machine.environment.dtype == "float32"
     assert {"specdec", "python", "mlx", "mlx-lm"} <= set(machine.environment.versions)
     assert machine.fitting(request_of_tiny.prompts, 8) == list(request_of_tiny.prompts)
-
-
-def test_a_second_draft_shares_the_targets_weights(request_of_tiny, tiny_pair, tmp_path):
-    other = tmp_path / "other"
-    other.symlink_to(tiny_pair[1])
-    machine = load_machine(replace(request_of_tiny, drafts=(str(other),), drafters=("model",)), lambda: False)
-    assert len(machine.contenders) == 2
-    first, second = machine._sessions.values()
-    assert first.slot.target is second.slot.target and first.slot.draft is not second.slot.draft

@@ -187,9 +187,10 @@ def test_what_is_saved_elsewhere_or_not_to_be_kept_is_not_kept(talk, specdec, mo
 def test_run_without_a_prompt_is_a_chat_that_is_kept_unless_the_variable_says_not_to(monkeypatch, tmp_path, kept):
     monkeypatch.setenv("HOME", str(tmp_path))
     environment = {} if kept else {"SPECDEC_PRIVATE": "1"}
-    screen = Terminal(tmp_path, "run", "-p", "demo", "-n", "3", **environment).ready().say("def f(a):")
-    screen.type("\x04")
-    assert screen.end()[0] == 0
+    screen = Terminal(tmp_path, "run", "-p", "demo", "-n", "3", "-s", "be short", **environment).ready()
+    screen.say("def f(a):").say("/show").wait("be short").type("\x04")
+    code, text = screen.end()
+    assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
     assert [said(path) for path in kept_chats()] == [["def f(a):"]] * kept
     assert any(tmp_path.rglob("history")) == kept
 

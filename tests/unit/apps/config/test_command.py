@@ -208,9 +208,9 @@ def test_models_on_the_line_hide_a_presets_pair(specdec, tiny_pair):
     assert specdec.refused("run", "-t", "reviewer", "--raw", "hi")[1].startswith("llama-70b is not downloaded (")
 
 
-def test_a_saved_conversation_keeps_its_system_message_unless_the_line_has_another(specdec, tmp_path):
+def test_a_saved_conversation_keeps_its_system_message_unless_the_line_has_another(specdec, tiny_pair, tmp_path):
     saved, said = tmp_path / "talk.jsonl", lambda text: f'"system", "content": "{text}"' in saved.read_text()
-    talk = ("chat", "-q", "-p", "demo", "-n", "1")
+    talk = ("chat", "-q", "--target", tiny_pair[0], "--drafter", "none", "-n", "1")
     assert specdec(*talk, "-s", "One.", "--save", saved, stdin=b"hi\n")[0] == 0
     specdec.config.write_text('system = "Two."\n[presets.a]\nsystem = "Three."\n')
     assert specdec(*talk, "--resume", saved, stdin=b"hi\n")[0] == 0 and said("One.")

@@ -67,15 +67,6 @@ def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone
         assert (f"{done['accepted']} of {len(done['draft'])} " if done["draft"] else "plain ") in line
 
 
-@pytest.mark.slow
-def test_without_a_prompt_a_person_gets_the_chat(tmp_path):
-    """It was an error that named the chat."""
-    screen = Terminal(tmp_path, "run", "-p", "demo", "-n", "3", "-s", "be short").ready()
-    screen.say("/show").wait("be short").type("\x04")
-    code, text = screen.end()
-    assert code == 0 and ["max-tokens", "3"] in [line.split() for line in text.splitlines()]
-
-
 # Without a terminal
 
 

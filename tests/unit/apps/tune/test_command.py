@@ -140,18 +140,6 @@ def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text
 
 
 @pytest.mark.slow
-def test_without_write_it_names_the_command_that_lists_it(specdec, text, models, trained):
-    trained("")
-    _, _, err = specdec("tune", *models, "--text", text)
-    place = tuned_folder() / "target-tuned"
-    assert (
-        f"pairs add target-tuned --target {models[1]} --draft {models[3]} --draft-adapter {place}" in err
-        and place.is_dir()
-        and not user_file().exists()
-    )
-
-
-@pytest.mark.slow
 def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specdec, text, models, monkeypatch):
     def full(*_):
         raise RuntimeError("[write] Unable to write 2948 bytes to file.")
@@ -197,26 +185,7 @@ def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specd
 
 
 @pytest.mark.slow
-def test_what_was_tuned_is_refused_beside_other_weights(specdec, text, tiny_pair, models, trained, tmp_path):
-    trained("")
-    target = shutil.copytree(tiny_pair[0], tmp_path / "target")
-    named = "--target", target, "--draft", tiny_pair[1]
-    assert specdec("tune", *named, "--text", text, "--write", "--out", "mine")[0] == 0
-    weights = bytearray((target / "model.safetensors").read_bytes())
-    weights[-1] ^= 1
-    (target / "model.safetensors").write_bytes(weights)
-    code, message, hint = specdec.refused("run", "-p", "mine", "--raw", "x")
-    assert code == 4 and re.fullmatch(
-        r"mine was tuned for another target: sha256 \w{12}, and .*/target has \w{12}", message
-    )
-    assert hint == "specdec rm mine removes it; specdec tune makes another"
-    assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
-    assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
-    assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
-
-
-@pytest.mark.slow
-def test_an_adapter_of_the_target_is_named_beside_what_was_tuned_and_bound_to_it(
+def test_without_write_the_command_that_lists_it_is_named_with_the_targets_adapter_to_which_it_is_bound(
     specdec, text, models, trained, tmp_path
 ):
     trained("")
@@ -225,7 +194,9 @@ def test_an_adapter_of_the_target_is_named_beside_what_was_tuned_and_bound_to_it
     shutil.move(tuned_folder() / "first", own)
     tuned = "tune", *models, "--adapter", own, "--text", text, "--out"
     _, _, err = specdec(*tuned, "second")
-    assert f"--adapter '{own}' --draft {models[3]} --draft-adapter {tuned_folder() / 'second'}" in err
+    place = tuned_folder() / "second"
+    listed = f"pairs add second --target {models[1]} --adapter '{own}' --draft {models[3]} --draft-adapter {place}"
+    assert listed in err and place.is_dir() and not user_file().exists()
     assert specdec(*tuned, "mine", "--write")[0] == 0
     pair = load_registry(packaged_file(), user_file()).pairs["mine"]
     assert (pair.target_adapter, pair.draft_adapter) == (str(own), str(tuned_folder() / "mine"))
@@ -234,7 +205,12 @@ def test_an_adapter_of_the_target_is_named_beside_what_was_tuned_and_bound_to_it
     weights = bytearray((own / "adapters.safetensors").read_bytes())
     weights[-1] ^= 1
     (own / "adapters.safetensors").write_bytes(weights)
-    assert specdec.refused(*line)[1].startswith("mine was tuned for another target: ")
+    code, message, hint = specdec.refused(*line)
+    assert code == 4 and message.startswith("mine was tuned for another target: ")
+    assert hint == "specdec rm mine removes it; specdec tune makes another"
+    assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
+    assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
+    assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
 
 
 @pytest.mark.slow

@@ -125,49 +125,42 @@ def counting(tmp_path_factory):
     return load(Pair("counting", str(folder), None), drafter="mtp")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("medusa", [False, True], ids=["mtp", "medusa"])
-def test_a_head_that_learned_drafts_in_a_pair_as_it_did_in_training(counting, tmp_path, medusa):
-    """From the folder that is kept. Control: before any step it says something else."""
-    target = counting.first.target
-    if medusa:
-        student = HeadStudent.medusa(target, S)
-    else:
-        student = HeadStudent.of_files(read_head(head_folder(tmp_path), "m"), target, S)
-    prompts = [counting.text_tokens(text) for text in ("count with me", "one two three")]
+def learned(kind, counting, tmp_path):
+    """(the pair, a student of it that has not learned yet, prompts that are taught, steps)."""
+    if kind == "gemma4_assistant":
+        folders = agreeing_folders(tmp_path, share=1.0)
+        pair = load(Pair("gemma", *map(str, folders)))
+        prompts = [[(7 * i + row) % 250 + 3 for i in range(20)] for row in range(8)]
+        return pair, HeadStudent.of_files(read_head(folders[1], "m"), pair.first.target, S), prompts, 40
+    target, prompts = counting.first.target, [counting.text_tokens(text) for text in ("count with me", "one two three")]
     length = min(map(len, prompts))
-    lesson = own_words(target, [prompt[:length] for prompt in prompts] * 4, 24, 0.0, 0, ())
-    before = student.agreement([lesson])
-    losses = [student.step(lesson, step / 80) for step in range(80)]
-    assert losses[-1] < losses[0] and (student.agreement([lesson]) > before or before == 1.0)
-    kept = tmp_path / "kept"
+    own = kind == "medusa"
+    student = (
+        HeadStudent.medusa(target, S) if own else HeadStudent.of_files(read_head(head_folder(tmp_path), "m"), target, S)
+    )
+    return counting, student, [prompt[:length] for prompt in prompts] * 4, 80
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["mtp", "medusa", "gemma4_assistant"])
+def test_a_head_that_learned_drafts_in_a_pair_as_it_did_in_training(counting, tmp_path, kind):
+    """From the folder that is kept. Control: before any step it says something else."""
+    pair, student, prompts, steps = learned(kind, counting, tmp_path)
+    target, kept = pair.first.target, tmp_path / "kept"
+    lesson = own_words(target, prompts, 24, 0.0, 0, ())
+    before, losses = student.agreement([lesson]), [student.step(lesson, step / steps) for step in range(steps)]
+    assert losses[-1] < losses[0] and (student.agreement([lesson]) > before or (kind == "mtp" and before == 1.0))
     kept.mkdir()
     student.save(kept)
     assert {path.stat().st_mode & 0o777 for path in kept.iterdir()} == {0o600}
-    pair = prove(counting, DraftHead(read_head(kept, "kept")))
-    assert pair.draft_kind == ("medusa" if medusa else "mtp")
-    states, text = lesson.hidden[:1], lesson.ids[0].tolist()
-    embedded = pair.first.draft.head.output_head.embed(mx.array(text[1:]))[None]
-    ours, theirs = (module.guesses(embedded, states, S) for module in (pair.first.draft.head.module, student.network))
-    assert all(np.allclose(a, b, atol=1e-3 * float(mx.abs(b).max())) for a, b in zip(ours, theirs, strict=True))
-
-
-@pytest.mark.slow
-def test_an_assistant_that_learned_drafts_in_a_pair_as_it_did_in_training(tmp_path):
-    folders = agreeing_folders(tmp_path, share=1.0)
-    pair = load(Pair("gemma", *map(str, folders)))
-    target = pair.first.target
-    student, kept = HeadStudent.of_files(read_head(folders[1], "m"), target, S), tmp_path / "kept"
-    lesson = own_words(target, [[(7 * i + row) % 250 + 3 for i in range(20)] for row in range(8)], 24, 0.0, 0, ())
-    before, losses = student.agreement([lesson]), [student.step(lesson, step / 40) for step in range(40)]
-    assert losses[-1] < losses[0] and student.agreement([lesson]) > before
-    kept.mkdir()
-    student.save(kept)
     again = prove(pair, DraftHead(read_head(kept, "kept")))
-    assert again.draft_kind == "gemma4_assistant"
-    states, ids = lesson.hidden[:1], lesson.ids[:1]
-    embedded, shown = again.first.draft.head.output_head.embed(ids[0, 1:])[None], shown_of(target.network, ids)
-    ours, theirs = (one.guesses(embedded, states, S, shown) for one in (again.first.draft.head.module, student.network))
+    assert again.draft_kind == kind
+    head, ids = again.first.draft.head, lesson.ids[:1]
+    embedded, shown = (
+        head.output_head.embed(ids[0, 1:])[None],
+        shown_of(target.network, ids) if head.module.shown else None,
+    )
+    ours, theirs = (one.guesses(embedded, lesson.hidden[:1], S, shown) for one in (head.module, student.network))
     assert all(np.allclose(a, b, atol=1e-3 * float(mx.abs(b).max())) for a, b in zip(ours, theirs, strict=True))
 
 

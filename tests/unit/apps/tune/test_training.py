@@ -28,7 +28,7 @@ from specdec_cli.core.errors import Refused
 from specdec_cli.engine import training as engine
 from specdec_cli.engine.load import _fused, load_network
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.training import DraftStudent, Lesson, own_words
+from specdec_cli.engine.training import Lesson, own_words
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import Pair, PairSpec
@@ -122,6 +122,7 @@ class Scripted:
 def short(monkeypatch):
     monkeypatch.setattr(training, "SAID", 2)
     monkeypatch.setattr(training, "LOOK_STEPS", 2)
+    monkeypatch.setattr(training, "MOST_PIECES", 4)
 
 
 @pytest.mark.parametrize("loss", [pytest.param(math.nan, marks=pytest.mark.slow), math.inf])
@@ -153,37 +154,6 @@ def test_the_minutes_hold_whatever_is_left(pair, parts, tmp_path, short):
     heard = [one for one in seen if one.doing == "listening"]
     assert [(one.number, one.of, one.seconds) for one in heard] == [(at, 8, 12 + 9.0 - at) for at in range(2, 9)]
     assert {one.of for one in seen[7:]} == {8} and len(list(tmp_path.glob("lesson-*"))) == 7
-
-
-class Killed(BaseException):
-    """In place of SIGKILL: nothing of the training runs after it."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("at", [1, 5, 8])
-def test_a_training_that_was_killed_goes_on_to_the_same_end(pair, spec, parts, tmp_path, short, at):
-    """After so many steps, from the state of the look before; control: with another seed the end is another."""
-
-    def trained(name, seed=0, killed_at=None):
-        folder = tmp_path / name
-        folder.mkdir(exist_ok=True)
-        student, now, steps = DraftStudent(find(spec).checkpoints[1], seed), iter(range(1000)), iter(range(99))
-        step = student.step
-
-        def counted(lesson, share):
-            if next(steps) == killed_at:
-                raise Killed
-            return step(lesson, share)
-
-        student.step = counted
-        done = Training(pair, student, Kept(folder, clock=lambda: float(next(now))), 24, seed).run(parts)
-        return done, {name: value.tolist() for name, value in student.state().items()}
-
-    whole = trained("whole")
-    with pytest.raises(Killed):
-        trained("killed", killed_at=at)
-    assert trained("killed") == whole != trained("other", seed=1)
-    assert whole[0].looks[-1].step == 9
 
 
 def test_a_lesson_has_half_the_pieces_where_memory_is_tight_or_is_refused(spec, pair, monkeypatch):
