@@ -334,8 +334,8 @@ def test_pull_takes_the_head_and_nothing_else_and_run_draft_name_it(headed):
     assert (source["repository"], source["commit"]) == (ORIGINAL, commit)
     digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
     assert source["sha256"]["model.safetensors"] == digest
-    text = headed.models.read_text()
-    assert f'head_from = "{ORIGINAL}"' in text and "draft" not in text
+    added = headed.models.read_text().partition("[pairs.counting]")[2]
+    assert f'head_from = "{ORIGINAL}"' in added and "draft" not in added
     headed.hub.forget()
     asked = ("--drafter", "model", "-k", "3", "-n", "24", "--json", "hello")
     events = [json.loads(line) for line in headed.without_network("run", "-p", "counting", *asked).out.splitlines()]
