@@ -1,4 +1,4 @@
-"""Scripted events for the display tests: every fate a token can have, wide and invisible text; and a terminal."""
+"""Scripted events for the display tests: every kind that a token can be, wide and invisible text; and a terminal."""
 
 from __future__ import annotations
 

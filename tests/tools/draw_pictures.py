@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.text import Text
 
 from specdec_cli.core.events import RoundDone
-from specdec_cli.core.fates import TokenStream
+from specdec_cli.core.judged import TokenStream
 from specdec_cli.core.trace import TraceReply, read_trace
 from specdec_cli.terminal.export import export_recorded, recorder
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES
@@ -38,7 +38,7 @@ def panel(reply: TraceReply) -> str:
         if isinstance(event, RoundDone):
             stream.expect(event)
             for token in filter(lambda token: token.said, stream.feed(event.text)):
-                answer.append(token.piece, ANSWER_STYLES[token.fate] if state.stats.draft_n else "")
+                answer.append(token.piece, ANSWER_STYLES[token.kind] if state.stats.draft_n else "")
             if event is rounds[len(rounds) // 2]:
                 break
     console = recorder(WIDTH)

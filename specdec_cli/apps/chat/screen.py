@@ -23,8 +23,8 @@ from rich.text import Text
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
-from specdec_cli.core.fates import Fate
 from specdec_cli.core.format import count
+from specdec_cli.core.judged import TokenKind
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.terminal.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
@@ -154,9 +154,9 @@ class ThinkingRows(AnswerRows):
         self._thought = ""
         self._thinks = False
 
-    def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+    def feed(self, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
         pieces = self._stream.feed(text) or [(self._thinks, "")]
-        return [row for piece in pieces for row in self._put(*piece, width, fate)]
+        return [row for piece in pieces for row in self._put(*piece, width, kind)]
 
     @property
     def row(self) -> Text:
@@ -168,12 +168,12 @@ class ThinkingRows(AnswerRows):
         rest = [row for piece in self._stream.finish() for row in self._put(*piece, width)]
         return rest + (self._closed(width) if self._thinks else super().finish(width))
 
-    def _put(self, thinks: bool, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+    def _put(self, thinks: bool, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
         if thinks:
             self._thinks = True
             self._thought += text
             return [] if self._hidden else [_marked(row) for row in self._thoughts.feed(text, width - len(MARK))]
-        return (self._closed(width) if self._thinks else []) + super().feed(text, width, fate)
+        return (self._closed(width) if self._thinks else []) + super().feed(text, width, kind)
 
     def _closed(self, width: int) -> list[Text]:
         """The end of the thinking, and an empty row after it."""

@@ -30,8 +30,8 @@ from specdec_cli.apps.race.events import (
 )
 from specdec_cli.core import gain
 from specdec_cli.core.events import Finish, RoundDone, Start
-from specdec_cli.core.fates import Fate, TokenStream
 from specdec_cli.core.format import count, percent, speed
+from specdec_cli.core.judged import TokenKind, TokenStream
 from specdec_cli.measure.divergence import Divergence
 from specdec_cli.terminal.export import picture
 from specdec_cli.terminal.panel.answer import GUESSED, OWN, folds
@@ -289,8 +289,8 @@ class RaceView:
                 self._append(name, safe(race.prompt), "dim")
             case RoundDone() as done:
                 self._tokens[name].expect(done)
-                for fate, text, said in self._tokens[name].feed(done.text):
-                    style = GUESSED if fate is Fate.ACCEPTED else OWN
+                for kind, text, said in self._tokens[name].feed(done.text):
+                    style = GUESSED if kind is TokenKind.ACCEPTED else OWN
                     self._append(name, filtered.feed(text) if said else "", style if coloured else "")
                 self._lengths[name].append(len(self._spans[name]))
             case Finish() as finish:

@@ -1,4 +1,4 @@
-"""A trace as a picture or a page: its whole text, every token in the colour of its fate, and the panel at the end.
+"""A trace as a picture or a page: its whole text, every token in the colour of its kind, and the panel at the end.
 
 Tokens that were not said appear where they were proposed.
 """
@@ -11,7 +11,7 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.core.events import Start
-from specdec_cli.core.fates import Fate, TokenStream
+from specdec_cli.core.judged import TokenKind, TokenStream
 from specdec_cli.core.kinds import kind_of
 from specdec_cli.core.trace import Trace, TraceReply
 from specdec_cli.terminal.export import COLUMNS, picture
@@ -21,12 +21,12 @@ from specdec_cli.terminal.panel.state import PanelState, drafting
 from specdec_cli.terminal.summary import SEPARATOR, summary
 from specdec_cli.terminal.terminal import draw_controls, safe, visible
 
-GLYPHS: Final[Mapping[Fate, str]] = {fate: mark for fate, mark in MARKS.items() if fate is not Fate.ACCEPTED}
-"""Drawn before the token; with underline and strike-through they show the fate without colour."""
+GLYPHS: Final[Mapping[TokenKind, str]] = {kind: mark for kind, mark in MARKS.items() if kind is not TokenKind.ACCEPTED}
+"""Drawn before the token; with underline and strike-through they show the kind without colour."""
 STYLES: Final = {
     **ANSWER_STYLES,
-    Fate.ACCEPTED: f"{ANSWER_STYLES[Fate.ACCEPTED]} underline",
-    Fate.DISCARDED: f"{ANSWER_STYLES[Fate.DISCARDED]} strike",
+    TokenKind.ACCEPTED: f"{ANSWER_STYLES[TokenKind.ACCEPTED]} underline",
+    TokenKind.DISCARDED: f"{ANSWER_STYLES[TokenKind.DISCARDED]} strike",
 }
 
 
@@ -44,7 +44,7 @@ def trace_picture(trace: Trace, suffix: str) -> str:
 
 
 def answer(reply: TraceReply) -> Text:
-    """Every token of the reply, styled by its fate."""
+    """Every token of the reply, styled by its kind."""
     text, stream, colours = Text(overflow="fold"), TokenStream(), drafting(reply.start)
     for done in reply.rounds:
         stream.expect(done)
@@ -55,14 +55,14 @@ def answer(reply: TraceReply) -> Text:
     return text
 
 
-def _token(fate: Fate, piece: str, said: bool, coloured: bool) -> Text:
+def _token(kind: TokenKind, piece: str, said: bool, coloured: bool) -> Text:
     """The mark comes after the space with which most words begin; a line break is drawn as well as made."""
-    style = STYLES[fate] if coloured else ""
+    style = STYLES[kind] if coloured else ""
     if not said:
-        return Text(GLYPHS.get(fate, "") + visible(piece), style)
+        return Text(GLYPHS.get(kind, "") + visible(piece), style)
     shown = draw_controls(piece).replace("\n", "↵\n")
     word = shown.lstrip(" ")
-    text = Text(shown[: len(shown) - len(word)] + GLYPHS.get(fate, "") * bool(word) + word)
+    text = Text(shown[: len(shown) - len(word)] + GLYPHS.get(kind, "") * bool(word) + word)
     text.highlight_regex(r"\S+", style)
     return text
 
@@ -70,9 +70,9 @@ def _token(fate: Fate, piece: str, said: bool, coloured: bool) -> Text:
 def legend() -> Text:
     """What the marks mean."""
     rows = []
-    for fate, meaning in MEANINGS.items():
-        name = f"{GLYPHS.get(fate, '')}{name_of(fate)}"
-        rows.append(Text.assemble((name, STYLES[fate]), " " * (14 - len(name)), (meaning, "dim")))
+    for kind, meaning in MEANINGS.items():
+        name = f"{GLYPHS.get(kind, '')}{name_of(kind)}"
+        rows.append(Text.assemble((name, STYLES[kind]), " " * (14 - len(name)), (meaning, "dim")))
     return Text("\n").join(rows)
 
 

@@ -1,4 +1,4 @@
-"""The answer as rows of a terminal, coloured by the fate of its tokens. Law: colours add no character to the text."""
+"""The answer as rows of a terminal, coloured by kinds of tokens. Law: colours add no character to the text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.core.fates import Fate
+from specdec_cli.core.judged import TokenKind
 from specdec_cli.terminal.terminal import TerminalFilter
 
 GUESSED: Final = "color(29)"
@@ -18,36 +18,36 @@ Bold and strike-through say the same without colour.
 """
 
 ANSWER_STYLES: Final = {
-    Fate.ACCEPTED: GUESSED,
-    Fate.CORRECTION: OWN,
-    Fate.BONUS: OWN,
-    Fate.PLAIN: OWN,
-    Fate.REJECTED: "color(131) strike",
-    Fate.DISCARDED: "color(243)",
+    TokenKind.ACCEPTED: GUESSED,
+    TokenKind.CORRECTION: OWN,
+    TokenKind.BONUS: OWN,
+    TokenKind.PLAIN: OWN,
+    TokenKind.REJECTED: "color(131) strike",
+    TokenKind.DISCARDED: "color(243)",
 }
 MARKS: Final = {
-    Fate.ACCEPTED: "✓",
-    Fate.REJECTED: "✗",
-    Fate.DISCARDED: "·",
-    Fate.CORRECTION: "↳",
-    Fate.BONUS: "★",
+    TokenKind.ACCEPTED: "✓",
+    TokenKind.REJECTED: "✗",
+    TokenKind.DISCARDED: "·",
+    TokenKind.CORRECTION: "↳",
+    TokenKind.BONUS: "★",
 }
 """Of the panel and of pictures. What was decoded plainly has none."""
 
 MEANINGS: Final = {
-    Fate.ACCEPTED: "drafted, and the target agreed",
-    Fate.CORRECTION: "the target's own token in place of a rejected one",
-    Fate.BONUS: "the target's own token after a fully accepted draft",
-    Fate.PLAIN: "the target's own token where nothing was drafted",
-    Fate.REJECTED: "drafted, and the target disagreed: not said",
-    Fate.DISCARDED: "drafted after a rejected token, never judged: not said",
+    TokenKind.ACCEPTED: "drafted, and the target agreed",
+    TokenKind.CORRECTION: "the target's own token in place of a rejected one",
+    TokenKind.BONUS: "the target's own token after a fully accepted draft",
+    TokenKind.PLAIN: "the target's own token where nothing was drafted",
+    TokenKind.REJECTED: "drafted, and the target disagreed: not said",
+    TokenKind.DISCARDED: "drafted after a rejected token, never judged: not said",
 }
 """What a picture and a page say of each."""
 
 
-def name_of(fate: Fate) -> str:
-    """As people read it; events and files have the fate itself."""
-    return "not judged" if fate is Fate.DISCARDED else str(fate)
+def name_of(kind: TokenKind) -> str:
+    """As people read it; events and files have the kind itself."""
+    return "not judged" if kind is TokenKind.DISCARDED else str(kind)
 
 
 _TAB: Final = 8
@@ -60,9 +60,9 @@ class AnswerRows:
         self._filter = TerminalFilter()
         self._line = Text()
 
-    def feed(self, text: str, width: int, fate: Fate | None = None) -> list[Text]:
+    def feed(self, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
         """The rows completed by `text`, each of at most `width` cells: no later text changes them."""
-        return self._grow(self._filter.feed(text), width, fate)
+        return self._grow(self._filter.feed(text), width, kind)
 
     @property
     def row(self) -> Text:
@@ -74,8 +74,8 @@ class AnswerRows:
         rows = self._grow(self._filter.finish(), width, None)
         return [*rows, *self._grow("\n", width, None)] if self._line else rows
 
-    def _grow(self, text: str, width: int, fate: Fate | None) -> list[Text]:
-        style = ANSWER_STYLES.get(fate) if fate else None
+    def _grow(self, text: str, width: int, kind: TokenKind | None) -> list[Text]:
+        style = ANSWER_STYLES.get(kind) if kind else None
         first, *others = text.split("\t")
         self._append(first, style)
         for part in others:

@@ -1,6 +1,6 @@
 """The live panel below the answer. At most ten refreshes a second; the answer is append-only.
 
-The answer is coloured by the fate of its tokens where the panel below it says what the colours mean.
+The answer is coloured by what became of its tokens where the panel below it says what the colours mean.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, TextIO
 from rich.text import Text
 
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.core.fates import Judged, TokenStream
+from specdec_cli.core.judged import Judged, TokenStream
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.panel.frame import WIDEST, frame_rows
 from specdec_cli.terminal.panel.region import LiveRegion
@@ -121,8 +121,8 @@ class PanelDisplay:
 
     def _shown(self, token: Judged, width: int) -> list[Text]:
         """The rows that a token completes. Before the first draft there is nothing to tell apart."""
-        fate = token.fate if self._colours and self._state.stats.draft_n else None
-        return self._rows.feed(token.piece, width, fate) if token.said else []
+        kind = token.kind if self._colours and self._state.stats.draft_n else None
+        return self._rows.feed(token.piece, width, kind) if token.said else []
 
     def _complete(self) -> str:
         """The complete rows that are not yet printed for good."""

@@ -1,4 +1,4 @@
-"""A round as one row: every drafted token with its fate, the target's own, how many were accepted, the time it took.
+"""A round as one row: what became of every drafted token, the target's own, how many were accepted, the time it took.
 
 Marks differ in shape; colour and strike-through repeat them. The panel, `--rounds`, `replay` and `race` draw this row.
 """
@@ -12,14 +12,14 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.core.events import RoundDone, Start
-from specdec_cli.core.fates import Fate, fates
 from specdec_cli.core.format import elapsed
+from specdec_cli.core.judged import TokenKind, tokens_of
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES, MARKS, OWN, name_of
 from specdec_cli.terminal.panel.box import shortened
 from specdec_cli.terminal.terminal import USUAL_COLUMNS, visible
 
 PLAIN: Final = "–"
-STYLES: Final = {mark: ANSWER_STYLES[fate].replace(" strike", "") for fate, mark in MARKS.items()} | {PLAIN: OWN}
+STYLES: Final = {mark: ANSWER_STYLES[kind].replace(" strike", "") for kind, mark in MARKS.items()} | {PLAIN: OWN}
 """By mark; the last one is of a round without a draft."""
 
 NUMBER, OUTCOME, TIME, WIDEST_OWN, WIDEST_DRAFTED = 5, 9, 8, 24, 12
@@ -35,7 +35,7 @@ class _Token(NamedTuple):
         return self.text if longest is None or " " in self.text else shortened(self.text, longest)
 
     def draw(self, longest: int | None) -> Text:
-        """Mark and text; the mark shows the fate, colour and strike-through repeat it."""
+        """Mark and text; the mark shows the kind, colour and strike-through repeat it."""
         drawn = Text(self.mark + self.cut(longest), STYLES[self.mark[0]])
         if self.mark == "✗":
             drawn.stylize("strike", 1)
@@ -57,7 +57,7 @@ class RoundRows:
     def row(self, done: RoundDone) -> Text:
         """The row of the next round."""
         judged, number = done.round, f"{done.round.index + 1:>3} ".ljust(NUMBER)
-        every = [_Token(MARKS.get(fate, PLAIN), visible(piece)) for fate, piece, _ in fates(done)]
+        every = [_Token(MARKS.get(kind, PLAIN), visible(piece)) for kind, piece, _ in tokens_of(done)]
         tokens, own = every[: len(judged.draft)], next(iter(every[len(judged.draft) :]), None)
         room = self._width - len(number) - OUTCOME - TIME - 1
         own_room = min(room * 3 // 10, WIDEST_OWN)
@@ -91,8 +91,8 @@ def round_rows(rounds: Iterable[RoundDone], start: Start, width: int) -> list[Te
 
 def legends(drafts: bool = True) -> list[Text]:
     """What the marks mean, from the longest to the shortest spelling; plain decoding has one mark."""
-    words = [f"{mark} {name_of(fate)}" for fate, mark in MARKS.items()] if drafts else [f"{PLAIN} plain"]
-    shorter = [word for word in words if word[0] != MARKS[Fate.DISCARDED]]
+    words = [f"{mark} {name_of(kind)}" for kind, mark in MARKS.items()] if drafts else [f"{PLAIN} plain"]
+    shorter = [word for word in words if word[0] != MARKS[TokenKind.DISCARDED]]
     spelled = [(words, "   "), (words, "  "), (shorter, "  ")]
     return [Text(gap).join(Text(mark, STYLES[mark[0]]) for mark in kept) for kept, gap in spelled]
 

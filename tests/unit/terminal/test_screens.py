@@ -17,7 +17,7 @@ from specdec_cli.apps.bench.report import compare, reports
 from specdec_cli.apps.bench.screen import print_bench, print_comparison
 from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.apps.replay import picture
-from specdec_cli.core.fates import Fate
+from specdec_cli.core.judged import TokenKind
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
 from specdec_cli.pairs.pair import Pair, PairRow
@@ -107,7 +107,7 @@ def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, backg
 
 
 def test_a_picture_is_black_and_every_fate_has_a_style():
-    assert export.THEME.background_color.hex == "#000000" and ANSWER_STYLES.keys() == set(Fate)
+    assert export.THEME.background_color.hex == "#000000" and ANSWER_STYLES.keys() == set(TokenKind)
 
 
 def test_text_is_escaped_and_markup_is_not():

@@ -81,7 +81,7 @@ def page_files() -> dict[str, bytes]:
 
 def legend() -> Markup:
     """What the looks of a token say, as in the other displays; the page takes the tokens' own titles from it, too."""
-    return joined([element("li", fate, class_=fate, title=meaning) for fate, meaning in MEANINGS.items()], "\n")
+    return joined([element("li", kind, class_=kind, title=meaning) for kind, meaning in MEANINGS.items()], "\n")
 
 
 def make_app(service: Service) -> ASGIApp:

@@ -37,7 +37,7 @@ from specdec_cli.apps.serve.http.schema import (
 from specdec_cli.apps.serve.http.tools import openai_offer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.events import RoundDone, TokenLogprob, to_dict
-from specdec_cli.core.fates import Judged, TokenStream
+from specdec_cli.core.judged import Judged, TokenStream
 from specdec_cli.core.request import Constraint
 from specdec_cli.core.template import TemplateValues, Turn
 from specdec_cli.models.fill import FAMILIES, Fill, Filling, Gap
@@ -462,8 +462,8 @@ class ChatDialect(ChunkDialect):
 
 
 def _fates(tokens: Sequence[Judged]) -> list[tuple[str, str]]:
-    """[fate, text] of each; the texts of those that are neither rejected nor discarded are the delta's."""
-    return [(token.fate.value, token.piece) for token in tokens]
+    """[kind, text] of each; the texts of those that are neither rejected nor discarded are the delta's."""
+    return [(token.kind.value, token.piece) for token in tokens]
 
 
 @dataclass(slots=True)

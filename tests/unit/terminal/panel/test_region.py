@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.core.fates import Fate
+from specdec_cli.core.judged import TokenKind
 from specdec_cli.terminal.panel.answer import GUESSED, OWN, AnswerRows, folds
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.terminal import make_console
@@ -142,15 +142,15 @@ def test_a_row_as_wide_as_the_terminal_keeps_its_last_cell() -> None:
     assert screen.display[:3] == ["0123456789", "abcdefghij", "klmnopqrst"]
 
 
-A, B = Fate.ACCEPTED, Fate.BONUS
+A, B = TokenKind.ACCEPTED, TokenKind.BONUS
 TEXT = st.text(st.sampled_from("ab cd  日本\n\té́👍x"), max_size=80)
 WIDTHS = st.integers(8, 30)
 
 
-def grown(spans: list[tuple[Fate | None, str]], width: int) -> list[Text]:
+def grown(spans: list[tuple[TokenKind | None, str]], width: int) -> list[Text]:
     """All rows of an answer that arrives in spans."""
     rows = AnswerRows()
-    return [row for fate, text in spans for row in rows.feed(text, width, fate)] + rows.finish(width)
+    return [row for kind, text in spans for row in rows.feed(text, width, kind)] + rows.finish(width)
 
 
 def plain(parts: list[str], width: int) -> list[str]:
@@ -193,8 +193,8 @@ def test_rows_depend_neither_on_how_the_answer_arrived_nor_on_its_colours(
     parts = [text[first:last] for first, last in pairwise(places)]
     whole = plain([text], width)
     assert plain(parts, width) == whole
-    fates = [A, B, None] * 3
-    assert [row.plain for row in grown(list(zip(fates, parts, strict=False)), width)] == whole
+    kinds = [A, B, None] * 3
+    assert [row.plain for row in grown(list(zip(kinds, parts, strict=False)), width)] == whole
     assert all(sum(map(cell_len, row)) <= width for row in whole)
     assert "".join("".join(whole).split()) == "".join(text.split())
 

@@ -106,10 +106,10 @@ def test_the_tokens_of_a_delta_join_to_its_text_and_count_as_the_rounds_do(clien
     told = [json.loads(one) for one in chunks(client.post(CHAT, json=asked))[:-1]]
     parts = [choice["delta"] for chunk in told for choice in chunk["choices"]]
     for delta in parts:
-        said = [text for fate, text in delta.get("specdec", ()) if fate not in UNSAID]
+        said = [text for kind, text in delta.get("specdec", ()) if kind not in UNSAID]
         assert "".join(said) == delta.get("content", "")
     rounds = [chunk["specdec"] for chunk in told if chunk.get("specdec", {}).get("event") == "round"]
-    unsaid = [text for delta in parts for fate, text in delta.get("specdec", ()) if fate in UNSAID]
+    unsaid = [text for delta in parts for kind, text in delta.get("specdec", ()) if kind in UNSAID]
     assert unsaid == [piece for round in rounds for piece in round["pieces"][round["accepted"] :]] != []
 
 

@@ -73,8 +73,8 @@ def test_every_element_that_a_script_names_is_there_once(parsed):
 
 
 def test_the_words_for_the_fates_are_those_of_every_display():
-    for fate, meaning in MEANINGS.items():
-        assert f'<li class="{fate}" title="{meaning.replace(chr(39), "&#x27;")}">{fate}</li>' in PAGE
+    for kind, meaning in MEANINGS.items():
+        assert f'<li class="{kind}" title="{meaning.replace(chr(39), "&#x27;")}">{kind}</li>' in PAGE
 
 
 KEY = {"host": "0.0.0.0", "key": "secret"}

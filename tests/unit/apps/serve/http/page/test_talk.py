@@ -11,7 +11,7 @@ from fakes.server import until
 from fakes.ui_script import ROUNDS, drafted
 from specdec_cli.apps.serve.model import Switch
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
-from specdec_cli.core.fates import fates
+from specdec_cli.core.judged import tokens_of
 from specdec_cli.core.request import Request
 from specdec_cli.pairs.pair import Pair, PairSpec
 
@@ -33,7 +33,7 @@ def test_a_question_typed_by_keyboard_alone_gets_the_answer_of_specdec_run(tab, 
     asked(greeted(tab, url, "demo"), QUESTION)
     rounds, finish = replied(pair, QUESTION)
     assert answer_of(tab) == finish.text != ""
-    told = [token.fate.value for done in rounds for token in fates(done) if token.said or token.fate in UNSAID]
+    told = [token.kind.value for done in rounds for token in tokens_of(done) if token.said or token.kind in UNSAID]
     shown = tab.evaluate("[...document.querySelectorAll('.answer > .text > *')].map((one) => one.classList[0])")
     assert (Counter(told) - Counter(shown)).total() == 1  # the stop token is not text
     figures = dict(zip(tab.texts(".facts dt"), tab.texts(".facts dd"), strict=True))
@@ -87,9 +87,9 @@ def test_what_was_rejected_is_shown_on_demand_and_is_no_part_of_the_text(tab, st
     while tab.focused != "unsaid":
         tab.press("Tab")
     tab.press(" ")
-    lost = [token for done in ROUNDS for token in fates(done) if not token.said]
+    lost = [token for done in ROUNDS for token in tokens_of(done) if not token.said]
     assert tab.evaluate("[...document.querySelectorAll('.answer del')].map((one) => one.className)") == [
-        token.fate.value for token in lost
+        token.kind.value for token in lost
     ]
     assert set(tab.styles("del", "textDecorationLine")) == {"line-through"}
     assert set(tab.styles("del", "display")) == {"inline"} and answer_of(tab) == whole

@@ -1,4 +1,4 @@
-"""The fate of each token of a round, and of every printed character of a reply."""
+"""What became of each token of a round, and of every printed character of a reply."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.ui_script import drafted
-from specdec_cli.core.fates import Alignment, TokenStream, fates
+from specdec_cli.core.judged import Alignment, TokenStream, tokens_of
 
 
 @pytest.mark.parametrize(
@@ -21,15 +21,15 @@ from specdec_cli.core.fates import Alignment, TokenStream, fates
     ],
 )
 def test_every_token_has_one_fate_in_the_order_of_its_position(pieces, accepted, expected):
-    found = list(fates(drafted(1, pieces, accepted, "z")))
-    assert [token.fate.value for token in found] == expected
+    found = list(tokens_of(drafted(1, pieces, accepted, "z")))
+    assert [token.kind.value for token in found] == expected
     assert [token.piece for token in found] == [*pieces, "z"]
 
 
 def test_an_accepted_stop_token_leaves_no_token_of_the_targets_own():
     done = drafted(1, ["a", "b", "c"], 2, "z")
     stopped = replace(done, round=replace(done.round, emitted=done.round.draft[:2]))
-    assert [token.fate.value for token in fates(stopped)] == ["accepted", "accepted", "rejected"]
+    assert [token.kind.value for token in tokens_of(stopped)] == ["accepted", "accepted", "rejected"]
 
 
 def fed(rounds, *texts):
@@ -44,7 +44,7 @@ def fed(rounds, *texts):
 def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_later_round():
     """The stop string "path)x" holds "path)" back, over the end of the round and in the middle of a token."""
     rounds = [drafted(1, ["open", "(pa"], 2, "th"), drafted(2, [")", " as"], 1, " if")]
-    assert [(token.fate.value, token.piece) for token in fed(rounds, "open(", "path) if") if token.said] == [
+    assert [(token.kind.value, token.piece) for token in fed(rounds, "open(", "path) if") if token.said] == [
         ("accepted", "open"),
         ("accepted", "("),
         ("accepted", "pa"),
@@ -65,18 +65,18 @@ def test_exact_fates_however_much_text_was_held_back(data):
     for index in range(data.draw(st.integers(1, 5))):
         pieces = data.draw(PIECES)
         done = drafted(index, pieces, data.draw(st.integers(0, len(pieces))), data.draw(PIECES.filter(bool))[0])
-        said = [token for token in fates(done) if token.said]
-        truth += [token.fate for token in said for _ in token.piece]
+        said = [token for token in tokens_of(done) if token.said]
+        truth += [token.kind for token in said for _ in token.piece]
         text += "".join(token.piece for token in said)
         rounds.append(done)
         cuts.append(data.draw(st.integers(cuts[-1], len(text))))
     found = fed(rounds, *(text[start:end] for start, end in pairwise([*cuts, len(text)])))
-    assert [token.fate for token in found if token.said for _ in token.piece] == truth
+    assert [token.kind for token in found if token.said for _ in token.piece] == truth
 
 
 def tokens(rounds, tail=""):
-    """(fate, piece) of every token of the reply, as they come."""
-    return [(token.fate.value, token.piece) for token in fed(rounds, *(done.text for done in rounds), tail)]
+    """(kind, piece) of every token of the reply, as they come."""
+    return [(token.kind.value, token.piece) for token in fed(rounds, *(done.text for done in rounds), tail)]
 
 
 def test_what_was_drafted_and_not_said_stands_where_it_was_proposed():

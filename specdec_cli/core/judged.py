@@ -1,4 +1,4 @@
-"""The fate of each token of a round, and which printed text it became (pure). Law: every drafted token has one fate."""
+"""What became of each token of a round, and which printed text it is (pure). Law: each drafted token is of one kind."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class Alignment(Generic[Key]):
         return [*((key, "") for key in keys[:-1]), (self._last, text)]
 
 
-class Fate(StrEnum):
-    """A token's fate; the value is its name in exports."""
+class TokenKind(StrEnum):
+    """What became of a token; the value is its name in exports."""
 
     ACCEPTED = "accepted"
     REJECTED = "rejected"
@@ -101,22 +101,22 @@ class Fate(StrEnum):
 class Judged(NamedTuple):
     """A token of a round. `said`: it is part of the reply, unless a stop string or the decoder leaves it out."""
 
-    fate: Fate
+    kind: TokenKind
     piece: str
     said: bool
 
 
-def fates(done: RoundDone) -> Iterator[Judged]:
+def tokens_of(done: RoundDone) -> Iterator[Judged]:
     """The round's tokens by position in the draft; the target's own comes last."""
-    judged = done.round
+    round = done.round
     for place, piece in enumerate(done.pieces):
-        lost = Fate.REJECTED if place == judged.accepted else Fate.DISCARDED
+        lost = TokenKind.REJECTED if place == round.accepted else TokenKind.DISCARDED
         # Tokens after an accepted stop token are not said.
-        said = place < min(judged.accepted, len(judged.emitted))
-        yield Judged(Fate.ACCEPTED if place < judged.accepted else lost, piece, said)
-    if len(judged.emitted) > judged.accepted:  # else an accepted stop token ended the round
-        own = Fate.CORRECTION if judged.rejected is not None else Fate.BONUS
-        yield Judged(own if judged.draft else Fate.PLAIN, done.next_piece, True)
+        said = place < min(round.accepted, len(round.emitted))
+        yield Judged(TokenKind.ACCEPTED if place < round.accepted else lost, piece, said)
+    if len(round.emitted) > round.accepted:  # else an accepted stop token ended the round
+        own = TokenKind.CORRECTION if round.rejected is not None else TokenKind.BONUS
+        yield Judged(own if round.draft else TokenKind.PLAIN, done.next_piece, True)
 
 
 class TokenStream:
@@ -134,7 +134,7 @@ class TokenStream:
     def expect(self, done: RoundDone) -> None:
         """The tokens of a round; their text is fed after it."""
         first = len(self._tokens)
-        self._tokens += fates(done)
+        self._tokens += tokens_of(done)
         new = enumerate(self._tokens[first:], first)
         self._alignment.expect((place, token.piece) for place, token in new if token.said)
 
@@ -145,7 +145,7 @@ class TokenStream:
             if place is not None:
                 found += self._unsaid(place)
             if share:
-                found.append(Judged(Fate.PLAIN if place is None else self._tokens[place].fate, share, True))
+                found.append(Judged(TokenKind.PLAIN if place is None else self._tokens[place].kind, share, True))
         return found
 
     def rest(self) -> list[Judged]:
@@ -155,4 +155,4 @@ class TokenStream:
     def _unsaid(self, end: int) -> list[Judged]:
         """The rejected and discarded tokens before place `end` that did not come yet."""
         tokens, self._past = self._tokens[self._past : end], max(self._past, end)
-        return [token for token in tokens if token.fate in (Fate.REJECTED, Fate.DISCARDED)]
+        return [token for token in tokens if token.kind in (TokenKind.REJECTED, TokenKind.DISCARDED)]
