@@ -343,7 +343,7 @@ FAULTS = (
         "engine/planning/policy.py",
         "passes[len(worths) * (k + 1) - 1]",
         "passes[k]",
-        "unit/engine/planning/test_shared.py",
+        "unit/engine/planning/test_policy.py",
     ),
     Fault(
         "the longest conversation is taken",
