@@ -60,8 +60,9 @@ def test_the_answer_beside_the_panel_is_as_plain_as_asked(terminal: Terminal, co
     with open_display(terminal.out, terminal.err, Look(colour_answer=coloured), "demo") as display:
         for event in script():
             display.handle(event)
+    lines = len(terminal.lines())  # all is read by then
     found = re.search(rb"\x1b\[[0-9;]+m read_lines\(path", bytes(terminal.written))
-    assert (len(terminal.lines()), found is not None) == (11, coloured)
+    assert (lines, found is not None) == (11, coloured)
 
 
 def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
