@@ -59,6 +59,13 @@ def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apa
     assert finish.stats["drafted_by"] == finish.stats["accepted_by"] == {PREDICTED.name: 47}
 
 
+def test_ids_that_the_model_has_no_token_for_are_never_drafted(pair):
+    _, plain = reply(pair, k=0)
+    rounds, finish = reply(pair, (*plain.tokens[:9], 10**6, *plain.tokens[9:]))
+    assert finish.tokens == plain.tokens and finish.stats["accepted_by"][PREDICTED.name] > 40
+    assert max(token for round in rounds for token in round.draft) < 10**6
+
+
 # Each further row costs most of a pass, as on a small CPU, and a draft step as much as a plain one.
 DEAR = DrivenPair(Machine("dear rows", 1.0, {2: 1.8, 32: 25.8}), 1.0, "a chip that nobody knows", flat=32)
 

@@ -14,7 +14,8 @@ import typer
 
 from fakes.models import TINY, tiny_folder
 from specdec_cli.command.habits import ALONE, BEFORE, COMMANDS, INSTEAD, OPTIONS, SAME, names_a_model, translate
-from specdec_cli.command.table import ROWS
+from specdec_cli.command.table import ROWS, require_values
+from specdec_cli.core.errors import UsageError
 from specdec_cli.main import app
 
 BIG, SMALL = "mlx-community/Llama-3.2-3B-Instruct-4bit", "mlx-community/Llama-3.2-1B-Instruct-4bit"
@@ -193,6 +194,9 @@ def test_no_word_of_others_is_one_of_ours_and_no_hint_leads_back_to_one():
 def test_what_comes_after_two_hyphens_is_text():
     assert translate(["run", "--", "--temperature", "--no-draft"]) == ["run", "--", "--temperature", "--no-draft"]
     assert translate(["run", "ls"]) == ["run", "ls"] and translate([]) == []
+    require_values(["run", "--system", "", "-k4", "--raw", "", "--", "--stop="])
+    with pytest.raises(UsageError, match="--stop is empty"):
+        require_values(["run", "--stop="])
 
 
 @pytest.mark.parametrize("word", ["hello", "yes/no", "TCP/IP", "why is it", "src", "x" * 300, "为" * 90, "~5", "", " "])

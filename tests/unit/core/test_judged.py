@@ -20,16 +20,18 @@ from specdec_cli.core.judged import Alignment, TokenStream, tokens_of
         (["a"], 0, ["rejected", "correction"]),
     ],
 )
-def test_every_token_has_one_fate_in_the_order_of_its_position(pieces, accepted, expected):
+def test_every_token_is_of_one_kind_in_the_order_of_its_position(pieces, accepted, expected):
     found = list(tokens_of(drafted(1, pieces, accepted, "z")))
     assert [token.kind.value for token in found] == expected
     assert [token.piece for token in found] == [*pieces, "z"]
 
 
-def test_an_accepted_stop_token_leaves_no_token_of_the_targets_own():
+@pytest.mark.parametrize("emitted", [1, 2])
+def test_an_accepted_stop_token_leaves_no_token_of_the_targets_own_and_what_follows_it_is_not_said(emitted):
     done = drafted(1, ["a", "b", "c"], 2, "z")
-    stopped = replace(done, round=replace(done.round, emitted=done.round.draft[:2]))
-    assert [token.kind.value for token in tokens_of(stopped)] == ["accepted", "accepted", "rejected"]
+    stopped = list(tokens_of(replace(done, round=replace(done.round, emitted=done.round.draft[:emitted]))))
+    assert [token.kind.value for token in stopped] == ["accepted", "accepted", "rejected"]
+    assert [token.said for token in stopped] == [True, emitted > 1, False]
 
 
 def fed(rounds, *texts):
@@ -41,7 +43,7 @@ def fed(rounds, *texts):
     return [*found, *stream.feed("".join(texts[len(rounds) :])), *stream.rest()]
 
 
-def test_text_held_back_for_a_stop_string_keeps_its_fate_when_it_comes_in_a_later_round():
+def test_text_held_back_for_a_stop_string_keeps_its_kind_when_it_comes_in_a_later_round():
     """The stop string "path)x" holds "path)" back, over the end of the round and in the middle of a token."""
     rounds = [drafted(1, ["open", "(pa"], 2, "th"), drafted(2, [")", " as"], 1, " if")]
     assert [(token.kind.value, token.piece) for token in fed(rounds, "open(", "path) if") if token.said] == [
@@ -59,7 +61,7 @@ PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4)
 
 @settings(max_examples=40)
 @given(st.data())
-def test_exact_fates_however_much_text_was_held_back(data):
+def test_exact_kinds_however_much_text_was_held_back(data):
     """Every character knows its token: the text is cut into rounds at random places behind the tokens."""
     rounds, cuts, truth, text = [], [0], [], ""
     for index in range(data.draw(st.integers(1, 5))):

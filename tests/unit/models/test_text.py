@@ -58,7 +58,8 @@ def pieces_of(tags, text, cuts=()):
     ],
 )
 def test_thinking_is_told_from_the_answer(text, thinking, answer):
-    assert TAGS.split(text) == (thinking, answer)
+    assert TAGS.split(text) == (thinking, answer) == pieces_of(TAGS, text, range(len(text)))
+    assert {pieces_of(TAGS, text, [cut]) for cut in range(len(text))} == {(thinking, answer)}
 
 
 @given(

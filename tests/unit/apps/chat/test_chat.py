@@ -37,6 +37,13 @@ def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tm
     assert len((tmp_path / "chat-2.jsonl").read_text().splitlines()) == 3
 
 
+def test_each_retry_is_a_further_attempt_which_has_noise_of_its_own(opened):
+    ran(opened, "hello", "/retry", "/retry", "and now")
+    replies = opened[0].loaded.session.replies
+    assert [request.attempt for _, request, *_ in replies] == [0, 1, 2, 0]
+    assert len(opened[0].conversation.turns) == 2
+
+
 def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
     chat, _, err = opened
     for line in ("/system be kind", "/set max-context 120", "one " * 5, "two " * 5):

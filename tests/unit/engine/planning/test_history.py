@@ -175,6 +175,16 @@ def test_a_released_draft_has_all_of_the_context_to_read_again():
     assert found.unread == 500 and found.reading > 0
 
 
+def test_until_it_is_measured_the_draft_reads_as_fast_as_the_targets_reading_foretells():
+    history = History()
+    history.begin(100, unread_tokens=64)
+    assumed, plain = history.situation(Situation(8)).reading, history.costs.plain_seconds()
+    history.expect_reading(2 * assumed / 64 * plain)
+    assert history.situation(Situation(8)).reading == pytest.approx(2 * assumed)
+    history.costs.observe_reading(64, 3 * assumed * plain)
+    assert history.situation(Situation(8)).reading == pytest.approx(3 * assumed)
+
+
 class Watched(History):
     """That tells the K which it follows."""
 

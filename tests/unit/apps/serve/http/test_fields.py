@@ -4,6 +4,7 @@ import json
 import math
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,9 +12,11 @@ import specdec_cli
 from fakes.models import TINY
 from fakes.tool_model import tool_model
 from specdec_cli.apps.serve.http import completions
+from specdec_cli.apps.serve.http.dialect import usage
 from specdec_cli.apps.serve.http.reading import USUAL_TOKENS
 from specdec_cli.apps.serve.http.schema import REFUSALS
 from specdec_cli.core.events import TokenLogprob
+from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer import Tokenizer
 
 USER = {"role": "user", "content": "Hi"}
@@ -167,6 +170,14 @@ def test_a_prediction_is_of_use_or_counts_as_nothing_whatever_the_operator_chose
     details = client.post(CHAT, json=asked).json()["usage"]["completion_tokens_details"]
     assert (details["accepted_prediction_tokens"], details["rejected_prediction_tokens"]) == (0, 0)
     assert bool(desk.jobs[0].job.request.predict) == (drafter != "mtp" and (drafter != "model" or k == 0))
+
+
+def test_rejected_prediction_tokens_are_those_that_were_drafted_and_not_accepted():
+    ask = SimpleNamespace(choices=1, request=Request(predict="It is so."))
+    counts = {"drafted_by": {"prediction": 9, "model": 5}, "accepted_by": {"prediction": 4, "model": 5}}
+    answer = SimpleNamespace(ask=ask, prompt=[1, 2], emitted=9, cached=0, from_disk=0, thought=None, stats=counts)
+    found = usage([answer])["completion_tokens_details"]
+    assert found == {"accepted_prediction_tokens": 4, "rejected_prediction_tokens": 5}
 
 
 @pytest.mark.parametrize("dialect", [completions.ChatDialect, completions.TextDialect])
