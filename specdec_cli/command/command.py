@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import select
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter
@@ -102,6 +104,10 @@ def _answer(question: str) -> str:
     from specdec_cli.terminal.display import print_question
 
     print_question(sys.stderr, question)
+    # A Ctrl-C between Python's last look for signals and its wait for a line would be heard with the next line alone.
+    with suppress(OSError, ValueError):  # no terminal
+        while not select.select([sys.stdin], [], [], 0.2)[0]:
+            pass
     line = sys.stdin.readline()
     if not line:
         raise KeyboardInterrupt
