@@ -27,9 +27,10 @@ FORGET_TOKENS = 128
 # moment, as the first one of a process may be; it is measured anew after so many tokens. After 8, noise alone cost a
 # cold reply of 40 tokens 2 % (recorded answers).
 IMPOSSIBLE_STEPS, SETTLED_TOKENS = 0.9, 32
-# A pass that nothing was queued for takes so many plain steps longer. Without it, edits, warm, lose 3 %.
+# A pass that nothing was queued for takes so many plain steps longer. Without it, code and edits, warm, lose 3 %.
 START_STEPS = 0.08
-# Fewer tokens in one read say more about overhead than about the cost of a token: edits, warm, lose 2 % by them.
+# Fewer tokens in one read say more about overhead than about the cost of a token: code and edits, warm, lose 2 % by
+# them.
 PREFILL_TOKENS = 32
 # No size is measured to cost less than so many plain steps beyond what all sizes cost, or ratios would not be any.
 LEAST_STEPS = 0.02

@@ -18,13 +18,13 @@ from typing import NamedTuple
 from specdec_cli.core.gain import expected_tokens
 from specdec_cli.core.kinds import FORCED, NONE, UNTRIED
 
-# The rate of a good text, at which rounds are tried. At 0.82 the worst chip, disturbed, keeps 0.90 of plain decoding's
-# speed in place of 0.84, and prose, cold, 0.91 of the best K's in place of 0.93.
+# The rate of a good text, at which rounds are tried. At 0.78 the worst chip, disturbed, keeps 0.90 of plain decoding's
+# speed in place of 0.84, and code and edits, warm, 0.956 of the best K's in place of 0.972.
 GOOD_RATE = 0.85
 # Share of the tokens that finding out may lose; also a reply's own, before they are emitted.
 SHARE = 0.02
 # What drafting is expected to save over the price that is paid at once: reading; reading and a round that is tried.
-# With 1.2 for both, a draft of nothing costs 1 % more; with 2 for both, 40 tokens of code, cold, lose 4 %.
+# With 1.2 for both, a draft of nothing costs 1 % more; with 2 for both, 40 tokens of code and edits, cold, lose 4 %.
 ODDS, TRYING_ODDS = 1.2, 2.0
 # A reply still has this many tokens and as many as it had so far: lengths are long-tailed.
 TYPICAL_TOKENS = 64

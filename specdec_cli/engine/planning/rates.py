@@ -15,10 +15,10 @@ from math import exp
 from specdec_cli.core.request import MAX_DRAFT
 
 # Acceptance before anything was judged, worth so many judged tokens in the long run, which is worth so many of late.
-# With 5 and 5, edits, warm, lose 3 %.
+# With 5 and 5, code and edits, warm, lose 3 %.
 PRIOR, PRIOR_WEIGHT, HABIT_WEIGHT = 0.78, 8.0, 3.0
-# Judged tokens after which one weighs 1/e, of late (twice as many: no difference). At a new reply, those of late weigh
-# a seventh: without them, a cold start on the worst chip loses 1 %.
+# Judged tokens after which one weighs 1/e, of late (twice as many: less than 1 % on recorded answers). At a new reply,
+# those of late weigh a seventh: without them, a disturbed start on the worst chip loses 1 %.
 FADE, RENEWED = 24.0, 0.15
 # Tokens after which a count weighs 1/e in the long run: what failed is tried again in other text.
 FADE_TOKENS = 512
