@@ -135,7 +135,7 @@ class Proof:
 
     @classmethod
     def of(cls, network: Network) -> Proof:
-        """What is found out of it."""
+        """What `prove` finds of `network`."""
         try:
             return cls(takes_drafts=prove(network).takes_drafts)
         except Refused as error:
