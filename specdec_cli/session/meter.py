@@ -25,7 +25,8 @@ MEASURED_SHARE = 0.018
 STEPS, APART_ROUNDS = 1, 8
 # The step before them that wakes the device takes so many plain steps.
 WAKING_STEPS = 1.3
-# Counted steps once the answer is out, when nobody waits for a token.
+# Counted steps once the answer is out, for a person who reads it then. A program waits for them: with the step that
+# wakes the device they are 8 % of an answer of 64 tokens.
 LAST_STEPS = 4
 # The running figure is computed anew after this share of the rounds so far, so that it costs nothing.
 REFRESHED = 1 / 8
@@ -85,7 +86,7 @@ class GainMeter:
         return self.seconds + (WAKING_STEPS + STEPS) * self.meter.step_seconds <= budget_seconds
 
     def finish(self, complete: bool) -> Gain | None:
-        """What drafting gained in all; `complete`: nobody interrupted or waits: there is time to measure again."""
+        """What drafting gained in all; `complete`: nobody interrupted, nor waits: there is time to measure again."""
         if self.agrees(complete and self.meter.shows):
             self._measure(LAST_STEPS)
         self._refresh()

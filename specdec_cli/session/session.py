@@ -208,6 +208,7 @@ class Session:
         request: Request | None = None,
         cancelled: Cancelled = lambda: False,
         raw: bool = False,
+        measures_last: bool = False,
         **options: Any,
     ) -> Iterator[Event]:
         """Start, Prefill, a RoundDone per target pass, Finish; a Reading between two chunks of a long prompt.
@@ -215,6 +216,8 @@ class Session:
         A `prompt` of text becomes one message of the user, or with `raw` is continued as it is; ids are taken as they
         are, and with `raw` the answer continues their text. `options` are fields of Request and sampling values by
         name, in place of a `request`: `k=4, max_tokens=64, temperature=0.8`.
+        `measures_last`: a few plain steps are timed before Finish, so that a short answer, too, has an estimated gain:
+        for a person who reads the answer, not for a program that waits for its end.
         Raises: UsageError for an empty prompt, unknown options and values out of bounds, DoesNotFit for a prompt that
         fills the context; DoesNotFit or SpecdecError if the device fails. The next reply is as a fresh session's.
         """
@@ -225,7 +228,7 @@ class Session:
             prompt = self.pair.text_tokens(prompt) if raw else self.pair.chat_tokens(prompt)
         else:
             prompt = token_ids("prompt", prompt)
-        reply = self.steps(prompt, request, cancelled, raw, measures_last=True)
+        reply = self.steps(prompt, request, cancelled, raw, measures_last=measures_last)
         return cast(Iterator[Event], reply)  # who is no member of a batch asks for nothing
 
     def steps(
@@ -237,10 +240,7 @@ class Session:
         member: Member | None = None,
         measures_last: bool = False,
     ) -> Generator[Event | Ask]:
-        """The same for ids and a valid request; a `member` of a batch may share passes.
-
-        `measures_last`: once the answer is out nobody waits, and there is time for a measurement.
-        """
+        """The same for ids and a valid request; a `member` of a batch may share passes."""
         with recovering(self.slot.target, self.slot.draft):
             reply = Reply(self.pair, self.slot, prompt, request, raw)
             reply.restore = self._restore

@@ -57,7 +57,8 @@ class Plain:
 def paired(pair, session, prompt, k):
     """One reply's stats, and the truth: plain seconds ÷ its own for the same tokens."""
     stops = tuple((token, NEVER) for token in pair.tokenizer.stop_tokens)
-    events = session.reply(prompt, Request(max_tokens=TOKENS, k=k, drafter="model", logit_bias=stops))
+    request = Request(max_tokens=TOKENS, k=k, drafter="model", logit_bias=stops)
+    events = session.reply(prompt, request, measures_last=True)
     plain = Plain(pair, prompt, stops)
     emitted = rounds = 0
     while True:

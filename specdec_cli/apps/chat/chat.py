@@ -278,7 +278,8 @@ class Chat:
             Interrupt(self.presses.again, self._stuck) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
-            for event in self.loaded.session.reply(fitted.ids, request, interrupt.requested):
+            events = self.loaded.session.reply(fitted.ids, request, interrupt.requested, measures_last=True)
+            for event in events:
                 self.stats.fold(event)
                 seen[type(event)] = event
                 display.handle(event)

@@ -117,7 +117,8 @@ def run(
             _warn_of_reference_blas(display.plain)
         interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))
         stack.enter_context(display.no_echo())
-        finish = show_events(session.reply(ids, request, interrupt.requested, raw), screen)
+        events = session.reply(ids, request, interrupt.requested, raw, measures_last=display.tells_figures)
+        finish = show_events(events, screen)
     if doubt and finish.stats.get("estimated_speedup"):
         from specdec_cli.terminal.display import print_notice
 

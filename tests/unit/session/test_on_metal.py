@@ -36,7 +36,7 @@ def driven(fake, pair):
 def reply(session, k, tokens=40, drafter="model", ends=True, text=CODE):
     stops = () if ends else tuple((token, NEVER) for token in session.pair.tokenizer.stop_tokens)
     request = Request(max_tokens=tokens, k=k, drafter=drafter, logit_bias=stops)
-    return list(session.reply(session.pair.text_tokens(text), request, raw=True))
+    return list(session.reply(session.pair.text_tokens(text), request, raw=True, measures_last=True))
 
 
 def rounds_of(events):
