@@ -133,11 +133,6 @@ class DisplayOptions(LookOptions):
         return not (self.quiet or self.json)
 
     @property
-    def tells_figures(self) -> bool:
-        """Whether what was measured is told anywhere: in the closing lines or in events."""
-        return not self.quiet or self.json or self.trace is not None
-
-    @property
     def editors_terminal(self) -> TextIO | None:
         """Where a line editor is drawn; None where no person can use it."""
         from specdec_cli.terminal.terminal import can_draw, is_terminal

@@ -49,6 +49,10 @@ class Look:
     plain: bool = False
     trace: Path | None = None
 
+    def is_watched(self, err: TextIO) -> bool:
+        """Whether a person sees the closing lines on `err`."""
+        return not (self.quiet or self.json) and is_terminal(err)
+
 
 class Tee:
     """Several displays as one, for `--trace`."""

@@ -46,15 +46,16 @@ def networks(architecture, **more):
 
 
 class Recorded(Session):
-    """A session that remembers every prompt, request, prefill and finish."""
+    """A session that remembers every prompt, request, prefill and finish, and whether it measured behind the last."""
 
     def __init__(self, *arguments, **more):
         super().__init__(*arguments, **more)
-        self.replies = []
+        self.replies, self.measured_last = [], []
 
-    def reply(self, prompt, request, cancelled=lambda: False, raw=False):
+    def reply(self, prompt, request, cancelled=lambda: False, raw=False, measures_last=False):
         prefill = None
-        for event in super().reply(prompt, request, cancelled, raw):
+        self.measured_last.append(measures_last)
+        for event in super().reply(prompt, request, cancelled, raw, measures_last):
             prefill = event if isinstance(event, Prefill) else prefill
             if isinstance(event, Finish):
                 self.replies.append((list(prompt), request, prefill, event))

@@ -278,8 +278,8 @@ class Chat:
             Interrupt(self.presses.again, self._stuck) as interrupt,
             self.screen.reply(name, tags, hidden, self.settings.panel) as display,
         ):
-            events = self.loaded.session.reply(fitted.ids, request, interrupt.requested, measures_last=True)
-            for event in events:
+            session, watched = self.loaded.session, self.screen.watched
+            for event in session.reply(fitted.ids, request, interrupt.requested, measures_last=watched):
                 self.stats.fold(event)
                 seen[type(event)] = event
                 display.handle(event)

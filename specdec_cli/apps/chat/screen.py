@@ -46,6 +46,11 @@ class ChatScreen:
         self.trace_code = 0
         self._console = make_console(err, plain=look.plain)
 
+    @property
+    def watched(self) -> bool:
+        """Whether a person sees what is said of an answer."""
+        return self._look.is_watched(self._err)
+
     @contextmanager
     def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
         """The display of one reply of the pair `name`, closed on leaving; its line, and an empty one on a terminal.
@@ -63,7 +68,7 @@ class ChatScreen:
         )
         try:
             yield Tee([display, self._trace]) if self._trace else display
-            if is_terminal(self._err) and not (look.json or look.quiet):
+            if self.watched:
                 self._err.write("\n")
                 self._err.flush()
         finally:

@@ -102,7 +102,8 @@ def run(
         spec = replace(spec, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(spec), predict=predicted)
     require_lookups(predicted, request.drafter, request.k)
-    doubt = warning_of_load(display.notices and sys.stderr.isatty())
+    watched = display.look.is_watched(sys.stderr)
+    doubt = warning_of_load(watched)
     with ExitStack() as stack:
         screen = stack.enter_context(display.open(spec.pair.name))
         reserve_tokens = answer.max_tokens + len(text) // 3
@@ -113,11 +114,11 @@ def run(
         ids = session.pair.text_tokens(text) if raw else session.pair.chat_tokens(text, answer.system, asked.template)
         warn_of_unread(asked.template, session, **said)
         introduce_demo(spec.pair.name, **said)
-        if display.notices and sys.stderr.isatty():
+        if watched:
             _warn_of_reference_blas(display.plain)
         interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))
         stack.enter_context(display.no_echo())
-        events = session.reply(ids, request, interrupt.requested, raw, measures_last=display.tells_figures)
+        events = session.reply(ids, request, interrupt.requested, raw, measures_last=watched)
         finish = show_events(events, screen)
     if doubt and finish.stats.get("estimated_speedup"):
         from specdec_cli.terminal.display import print_notice

@@ -208,3 +208,13 @@ def test_a_short_reply_measures_nothing_and_claims_nothing(monkeypatch):
     ((rounds, stats),) = replies(monkeypatch, 1, tokens=24)
     assert Gain.of_stats(stats) is None and not any(done.gain for done in rounds)
     assert stats["measuring_seconds"] == 0 and stats["plain_step_seconds"] is None
+
+
+@pytest.mark.parametrize("measures_last", [False, True])
+def test_after_the_last_token_nothing_is_computed_unless_somebody_has_time_for_it(monkeypatch, measures_last):
+    """Scripts waited for five plain steps after each answer: 8 % of the time of 64 tokens."""
+    fake, asked = FakeDevice().install_as(MEASURED.chip, monkeypatch), Request(max_tokens=96, k=4)
+    events = driven(fake, MEASURED).reply("def f(", asked, raw=True, measures_last=measures_last)
+    *_, last, end = ((event, fake.clock()) for event in events)
+    assert (last[0].event, end[0].event) == ("round", "finish")
+    assert (end[1] - last[1] > 4 * MEASURED.machine.plain_seconds) is measures_last

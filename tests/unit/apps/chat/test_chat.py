@@ -37,6 +37,13 @@ def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tm
     assert len((tmp_path / "chat-2.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.parametrize("watched", [False, True])
+def test_an_answer_is_measured_behind_its_end_for_a_person_at_a_terminal_alone(opened, monkeypatch, watched):
+    monkeypatch.setattr(opened[2], "isatty", lambda: watched)
+    ran(opened, "hello")
+    assert opened[0].loaded.session.measured_last == [watched]
+
+
 def test_each_retry_is_a_further_attempt_which_has_noise_of_its_own(opened):
     ran(opened, "hello", "/retry", "/retry", "and now")
     replies = opened[0].loaded.session.replies
