@@ -49,7 +49,7 @@ def test_a_stopped_reply_is_history_as_far_as_it_came(pair):
     talk.ask(MESSAGES[0])
     presses = iter([False] * 3)
     reply = session.reply
-    session.reply = lambda ids, request, cancelled: reply(ids, request, lambda: next(presses, True))
+    session.reply = lambda ids, request, cancelled, **more: reply(ids, request, lambda: next(presses, True), **more)
     talk.ask(MESSAGES[1])
     session.reply = reply
     assert session.replies[-1][3].reason == "interrupted"
