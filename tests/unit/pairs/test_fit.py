@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.architectures import architectures
 from fakes.models import TINY
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
@@ -144,6 +145,17 @@ def test_one_layer_alone_computes_neither_attention_nor_mlp_before_the_last_toke
     )
     two = taken(Checkpoint("m", tmp_path, config | {"num_hidden_layers": 2}, ()), tokens)
     assert small == big < two.prefill_bytes
+
+
+def test_of_a_size_that_each_layer_has_its_own_of_the_largest_counts(tmp_path):
+    """The bug: Gemma 3n states a list, and `check` refused it as no size."""
+    config = architectures()["gemma3n"].config
+
+    def prefill_bytes(inner):
+        text = config["text_config"] | {"intermediate_size": inner}
+        return taken(Checkpoint("m", tmp_path, config | {"text_config": text}, ()), 64).prefill_bytes
+
+    assert prefill_bytes([64, 128, 64, 64, 64, 64]) == prefill_bytes(128) > prefill_bytes(64)
 
 
 def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
