@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from functools import cache
 
-from fakes.chat import BYTES, networks, tokenizer_in
+from fakes.chat import BYTES, fit_of, networks, tokenizer_in
 from specdec_cli.apps.serve.job import Job
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
@@ -33,7 +33,7 @@ def tiny_loaded(folder, kind="plain", context_limit=None, draft=True, kv_bits=No
     made = _networks(kind, **({"head_dim": 32} if kv_bits else {}))
     target, other = (CachedModel(network, kind, context_limit, kv_bits) for network in made)
     slot = Slot(target, other if draft else None)
-    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot)
+    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot, fit_of(slot))
 
 
 def model_of(pair, base, since):

@@ -22,8 +22,8 @@ from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.planning.policy import shares
-from specdec_cli.pairs.limits import too_large, too_long
-from specdec_cli.session.capacity import Capacity
+from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import too_long
 from specdec_cli.session.session import LoadedPair
 
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
@@ -167,9 +167,9 @@ class Comparison:
 class Sharing:
     """Who shares passes of one loaded pair."""
 
-    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, proof: Proof | None = None) -> None:
+    def __init__(self, pair: LoadedPair, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
-        self._pair, self._capacity = pair, capacity
+        self._pair = pair
         # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
         # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
@@ -251,7 +251,7 @@ class Sharing:
 
     def _fitting(self, jobs: Sequence[RunningJob], room_bytes: int) -> list[RunningJob]:
         """As many of `jobs` as have room side by side, the shortest first."""
-        fitting = sorted(jobs, key=lambda job: most_tokens(job.handle.job, self._capacity))
+        fitting = sorted(jobs, key=self._tokens)
         while fitting and self._bytes(fitting) > room_bytes:
             fitting.pop()
         return fitting
@@ -261,9 +261,13 @@ class Sharing:
 
         Where drafts are taken back, rows have columns without a token.
         """
-        longest = max(most_tokens(job.handle.job, self._capacity) for job in jobs) + MOST_GAPS * self.proof.takes_drafts
+        longest = max(map(self._tokens, jobs)) + MOST_GAPS * self.proof.takes_drafts
         shares_steps = self._batch is not None and self._batch.drafts is not None
-        return self._capacity.row_bytes(longest, shares_steps) << (len(jobs) - 1).bit_length()
+        parts = self._pair.fit.sizes(longest)[: 1 + shares_steps]
+        return sum(part.row_bytes for part in parts) << (len(jobs) - 1).bit_length()
+
+    def _tokens(self, job: RunningJob) -> int:
+        return most_tokens(job.handle.job, self._pair.fit)
 
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
         """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""
@@ -281,34 +285,25 @@ class Sharing:
         return shares(steps, price * len(jobs))
 
 
-def require_room(job: Job, capacity: Capacity) -> None:
+def require_room(job: Job, fit: Fit) -> None:
     """Refuse a job before anything is allocated for it.
 
     Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone.
     """
-    prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
+    prompt, limit = len(job.prompt), fit.context.tokens(job.request)
     if limit is not None and prompt >= limit:
         hint = "shorten the conversation, or serve a pair with a longer context"
         raise TooLong(too_long(prompt, limit), hint)
-    need = capacity.weight_bytes + job_bytes(job, capacity)
-    if need > capacity.limit_bytes:
-        raise DoesNotFit(
-            too_large("models and caches", need, most_tokens(job, capacity), capacity.limit_bytes),
-            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
-        )
+    if not (alone := with_jobs(fit, [job])).fits:
+        hint = f"ask for a shorter answer (max_tokens), or shorten the prompt; {fit.relief}"
+        raise DoesNotFit(alone.shortage("models and caches"), hint)
 
 
-def most_tokens(job: Job, capacity: Capacity) -> int:
+def most_tokens(job: Job, fit: Fit) -> int:
     """Tokens that prompt and answer have at most."""
-    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context.tokens(job.request)
-    return tokens if limit is None else min(tokens, limit)
+    return fit.context.most(len(job.prompt), job.request)
 
 
-def job_bytes(job: Job, capacity: Capacity) -> int:
-    """Bytes of its caches once it is done."""
-    return capacity.cache_bytes(most_tokens(job, capacity))
-
-
-def room_left(jobs: Sequence[Job], capacity: Capacity) -> int:
-    """Bytes that the weights and all `jobs` leave, once these are done."""
-    return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)
+def with_jobs(fit: Fit, jobs: Sequence[Job]) -> Fit:
+    """The pair with the caches of all `jobs`, once these are done."""
+    return fit.at(*(most_tokens(job, fit) for job in jobs))
