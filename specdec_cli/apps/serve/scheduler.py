@@ -10,21 +10,19 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
-from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, Stage, require_room, with_jobs
+from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, require_room, with_jobs
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
-from specdec_cli.engine.batch import Part, Prompt
 from specdec_cli.engine.device import clear_cache
-from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.session.meter import Stopwatch
@@ -113,8 +111,6 @@ class Scheduler:
         self._fair = FairClock()
         self._unloads = False
         self._beginning: JobHandle | None = None
-        # Of the drafts of the next pass that is shared.
-        self._drafting_seconds = 0.0
         self._fits: dict[str, Fit] = {}
         self._proofs: dict[str, Proof] = {}
         self._failure: SpecdecError | None = None
@@ -309,22 +305,18 @@ class Scheduler:
     def _next_turn(self) -> None:
         """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
 
-        If it asks for a pass that others share, all of those who are about to ask go first: a round is soon done, the
-        reading of a draft is not. No name of this thread's loop may hold a job: its models could not be dropped.
+        If it asks for a pass that others share, all of those who are about to ask go first. No name of this thread's
+        loop may hold a job: its models could not be dropped.
         """
         here = self._use(self._pair_name)
         here.sharing.choose(self._jobs, with_jobs(here.pair.fit, [job.handle.job for job in self._jobs]).room_bytes)
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
-        if job.asks is None or job.handle.cancelled:
+        if (ask := job.asks) is None or job.handle.cancelled:
             self._turn(job)
-        elif isinstance(job.asks, Prompt):
-            self._read_prompts(here.sharing)
-        elif late := [one for one in self._jobs if one.is_late]:
+        elif late := [one for one in self._jobs if one.is_late(ask)]:
             self._turn(late[0])
-        elif drafting := [one for one in self._jobs if isinstance(one.asks, DraftStep)]:
-            self._share_step(here.sharing, drafting)
         else:
-            self._share_pass(here.sharing)
+            self._share(here.sharing, here.sharing.together(self._jobs, ask))
 
     def _turn(self, job: RunningJob) -> None:
         running = len(self._jobs)
@@ -332,42 +324,19 @@ class Scheduler:
         job.had_seconds += job.last_seconds
         self._fair.serve(job.last_seconds, running)
 
-    def _read_prompts(self, sharing: Sharing) -> None:
-        """Those of all who ask for that, or just came, in one pass whose time they share."""
-        for job in [job for job in self._jobs if job.stage is Stage.NEW]:
-            self._turn(job)
-        jobs = sharing.near(self._jobs)
-        with self._timed(jobs):
-            sharing.read(jobs)
-
-    @contextmanager
-    def _timed(self, jobs: Sequence[RunningJob]) -> Iterator[None]:
-        """The time in this context is that of all `jobs`, and shared among them."""
+    def _share(self, sharing: Sharing, jobs: Sequence[RunningJob]) -> None:
+        """What `jobs` ask for in one pass, whose time they share, and what each says by it."""
         running, began = len(self._jobs), self._clock()
         with ExitStack() as watches:
             for job in jobs:
                 watches.enter_context(job.kept.watch)
-            yield
+            for job in sharing.answer(jobs):
+                self._hand_on(job, alone=False)
         seconds = self._clock() - began
         for job in jobs:
             job.had_seconds += seconds / len(jobs)
         self._fair.serve(seconds, running)
-
-    def _share_step(self, sharing: Sharing, jobs: Sequence[RunningJob]) -> None:
-        """A step of the drafts of `jobs` in one pass, whose time they share."""
-        began = self._clock()
-        with self._timed(jobs):
-            sharing.draft(jobs)
-        self._drafting_seconds += self._clock() - began
-
-    def _share_pass(self, sharing: Sharing) -> None:
-        """One pass of all who ask for it, whose time they share, and what each says by it."""
-        jobs, began = [job for job in self._jobs if isinstance(job.asks, Part)], self._clock()
-        with self._timed(jobs):
-            for job in sharing.run(jobs):
-                self._hand_on(job, alone=False)
-        sharing.observe(jobs, self._clock() - began + self._drafting_seconds)
-        self._drafting_seconds = 0.0
+        sharing.observe(jobs, seconds)
 
     def _hand_on(self, job: RunningJob, alone: bool) -> None:
         """The events of a turn of `job`, to its client."""

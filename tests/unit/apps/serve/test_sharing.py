@@ -250,6 +250,6 @@ def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():
     """Charged with all of it, two who share would have half of what the third has."""
     now, clock = iter([0.0, 6.0]), FairClock()
     jobs = [SimpleNamespace(had_seconds=0.0, kept=SimpleNamespace(watch=nullcontext())) for _ in range(3)]
-    with Scheduler._timed(SimpleNamespace(_jobs=jobs, _fair=clock, _clock=lambda: next(now)), jobs[:2]):
-        pass
+    sharing = SimpleNamespace(answer=lambda jobs: [], observe=lambda jobs, seconds: None)
+    Scheduler._share(SimpleNamespace(_jobs=jobs, _fair=clock, _clock=lambda: next(now)), sharing, jobs[:2])
     assert [job.had_seconds for job in jobs] == [3.0, 3.0, 0.0] and clock.now == 2.0
