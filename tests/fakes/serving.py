@@ -114,9 +114,9 @@ class Desk(Scheduler):
 
 
 def desk_of(pair, switch=None, **options):
-    """Of a pair, or of what loads it."""
-    load = pair if callable(pair) else lambda: pair
-    return Desk(load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=switch)
+    """Of a pair, or of what loads it; `switch` loads by name."""
+    load = switch or (lambda name: pair() if callable(pair) else pair)
+    return Desk(load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}))
 
 
 def answer(desk, job):

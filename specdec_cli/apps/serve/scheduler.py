@@ -87,23 +87,23 @@ class Loaded:
 
 
 class Scheduler:
-    """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
+    """`load` gives the pair that a job names, in the place of the one that is loaded: the first one, '', now, and again
+    after every unloading; always in the scheduler's own thread.
 
-    `switch` gives the pair that a job names, in the place of the one that is loaded. `holds` hears how many bytes of
-    weights are in memory, and how many more the caches may take. Raises: what `load` raises now.
+    `holds` hears how many bytes of weights are in memory, and how many more the caches may take. Raises: what `load`
+    raises now.
     """
 
     def __init__(
         self,
-        load: Callable[[], LoadedPair],
+        load: Callable[[str], LoadedPair],
         options: SchedulerOptions | None = None,
         clock: Clock = time.perf_counter,
-        switch: Callable[[str], LoadedPair] | None = None,
         holds: Callable[[int, int], None] = lambda weight_bytes, cache_bytes: None,
     ) -> None:
         self._holds = holds
         self.options, self._clock = options or SchedulerOptions(), clock
-        self._load_first, self._switch = load, switch
+        self._load = load
         self._queue = Queue(self.options.queue)
         self._here: Loaded | None = None
         self._pair_name = ""
@@ -239,8 +239,7 @@ class Scheduler:
             self._unload()
         if self._here is None:
             with untrusted(unforeseen):
-                pair = self._switch(name) if self._switch and name else self._load_first()
-                self._pair_name = name
+                pair, self._pair_name = self._load(name), name
                 fit = self._fits[name] = pair.fit.with_more_snapshots
                 pair, budget_bytes = replace(pair, fit=fit), self._budget_bytes(fit)
                 conversations = Conversations(

@@ -330,7 +330,7 @@ def test_a_server_that_does_not_start_leaves_no_thread(pair):
     refused = Loads(None, NotAvailable("gone", "pull it"))
     for load, error in ((refused, NotAvailable), (interrupted, KeyboardInterrupt)):
         with pytest.raises(error):
-            Scheduler(load)
+            Scheduler(lambda name, load=load: load())
         assert {*threading.enumerate()} <= before
 
 
