@@ -494,7 +494,7 @@ FAULTS = (
     Fault(
         "room beside the running is not asked",
         "apps/serve/scheduler.py",
-        "fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._here.capacity) >= 0",
+        "fits = handle.job.pair == self._pair_name and with_jobs(self._here.pair.fit, jobs).fits",
         "fits = handle.job.pair == self._pair_name",
         "unit/apps/serve/test_scheduler.py::test_two_that_fit_only_one_after_the_other_run_one_after_the_other",
     ),

@@ -5,7 +5,7 @@ reply keeps its rule, noise, constraint and penalties. Its logits are those that
 device may sum in another order where a pass has more rows, so a near-tie can flip.
 
 A reply yields what it asks of whoever runs several: a `Prompt` to be read, a step of its draft, or its `Part` of the
-next pass. `Batch.draft` answers the steps, `Batch.run` the parts. Letters: K drafted tokens.
+next pass. `Batch.answer` answers several that are of one kind. Letters: K drafted tokens.
 
 `prove` shows beforehand that a network scores several conversations in one pass as it scores each alone. A row begins
 at any column, so a layer that selects, cuts or counts by column goes wrong there, once a row is longer than what it
@@ -42,7 +42,7 @@ from specdec_cli.engine.planning.policy import Plan, Worth
 LONGEST_PROMPT = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
     """What `target` is to read: all but the last token of `context`, of which it holds a part.
 
@@ -159,6 +159,14 @@ class Batch:
         if self.drafts:
             self.drafts.expect(count)
 
+    def answer(self, asks: Sequence[Ask]) -> dict[Ask, Exception | None]:
+        """One pass for all of `asks`, which are of one kind: those that were in it, and what they failed by."""
+        if parts := [ask for ask in asks if isinstance(ask, Part)]:
+            return dict(self.run(parts).items())
+        prompts = [ask for ask in asks if isinstance(ask, Prompt)]
+        steps = [ask for ask in asks if isinstance(ask, DraftStep)]
+        return dict.fromkeys(asks, failure(lambda: read_prompts(prompts) if prompts else self.draft(steps)))
+
     def draft(self, steps: Sequence[DraftStep]) -> None:
         """All `steps` in one pass of the draft model. A reply whose first one it is takes a row there."""
         drafts = self.drafts
@@ -224,7 +232,12 @@ def failure(act: Callable[[], None]) -> Exception | None:
 
 
 def read_prompts(prompts: Sequence[Prompt]) -> None:
-    """Each is read, all in one pass: the weights are read once. All targets trim; shorter rows are padded behind."""
+    """Each is read, all in one pass: the weights are read once. All targets trim; shorter rows are padded behind.
+
+    A single one is left to its reply.
+    """
+    if len(prompts) < 2:
+        return
     batch = Batch(prompts[0].target.network)
     batch.rows.expect(len(prompts))
     unread = [prompt.target.ids(prompt.context[prompt.target.length : -1]) for prompt in prompts]

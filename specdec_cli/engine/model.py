@@ -26,7 +26,7 @@ from specdec_cli.core.errors import Refused, reason
 from specdec_cli.core.kinds import MODEL
 from specdec_cli.core.request import MAX_ROWS, MAX_UNREAD
 from specdec_cli.engine import device
-from specdec_cli.engine.cache.cache_kinds import KVQuantization, leaves
+from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS, KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.cache.shown import Shown, owners, shown
 from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
@@ -243,6 +243,7 @@ class CachedModel:
         self.vocab_size: int = self._dry_run().shape[-1]
         # Bytes of the largest recurrent state, 0 without one.
         self.state_bytes: int = self._caches.state_bytes
+        self._cache_sizes = self._caches.sizes
         # Sizes of a head's key and value in each layer that attends, where they are not quantized.
         self.head_sizes: frozenset[tuple[int, int]] = self._caches.head_sizes
         self._caches.reset()
@@ -333,14 +334,12 @@ class CachedModel:
     def layers(self) -> int:
         return len(self.network.module.layers)
 
-    def cache_bytes(self, tokens: int, value_bytes: int) -> int:
-        """Bytes of all caches once `tokens` have been read, `value_bytes` a value. Forgets what was read."""
-        self._dry_run()
+    def cache_bytes(self, tokens: int, value_bytes: int, snapshots: int = KEPT_SNAPSHOTS) -> int:
+        """Bytes of all caches once `tokens` have been read, with `value_bytes` a value and so many `snapshots`."""
         if self.recent is not None:
             tokens = min(tokens, 2 * self.recent + MAX_ROWS)
-        found = self._caches.bytes_at(tokens, device.prefill_tokens(), value_bytes)
-        self._caches.reset()
-        return found
+        chunk = device.prefill_tokens()
+        return sum(one.nbytes(tokens, chunk, value_bytes, snapshots) for one in self._cache_sizes)
 
     def _dry_run(self) -> mx.array:
         """Logits [1, V] of one token that are never computed: their graph is built for its shapes alone."""

@@ -124,9 +124,14 @@ class Checkpoint:
         return read_generation_config(self.folder, self.name)
 
     def whole(self, key: str, usual: int) -> int:
-        """A size in the language model's configuration. Raises: NotAvailable, with the value, if it is no size."""
+        """A size in the language model's configuration, the largest of a list with one for each layer.
+
+        Raises: NotAvailable, with the value, if it is no size.
+        """
+        stated = self.text_config.get(key)
+        sizes = stated if isinstance(stated, list) and stated else [stated]
         try:
-            return jsonfile.whole(self.text_config, key, usual)
+            return max(jsonfile.whole({key: one}, key, usual) for one in sizes)
         except NotJson as error:
             raise _type_error("config.json", self.name, str(error)) from error
 

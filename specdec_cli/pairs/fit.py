@@ -1,7 +1,8 @@
-"""Does a pair fit this machine, and with how long a context? The one answer, by its files alone: no weight is read.
+"""Does a pair fit this machine, with how long contexts, and how many? The one answer, before it is loaded and after.
 
-All sizes in bytes, all lengths in tokens. Cache sizes come from the architecture's own caches, built lazily and never
-evaluated, so that every kind is counted as it is.
+By its files alone: no weight is read. All sizes in bytes, all lengths in tokens. Cache sizes come from the
+architecture's own caches, built lazily and never evaluated, so that every kind is counted as it is. From then on they
+are numbers, which any thread may ask, and which stay true while the models are away.
 Law: an estimate is within 10 % of the memory that mlx then uses; a test keeps it so.
 """
 
@@ -10,45 +11,60 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property, lru_cache
 
 from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
 from specdec_cli.core.format import percent, size
 from specdec_cli.core.kinds import DRAFTERS
 from specdec_cli.core.safetensors import WEIGHTS
 from specdec_cli.engine import device
+from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS
 from specdec_cli.engine.load import empty_model, unverifiable
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.pairs.files import Notify, PairFiles
-from specdec_cli.pairs.limits import LONGEST, TIGHT_SHARE, limit_bytes, too_large
+from specdec_cli.pairs.limits import ContextLimit, limit_bytes
 from specdec_cli.system import servers
 from specdec_cli.system.servers import RunningServer
 
 HINTED_BITS = 8
-# Contexts are tried in steps of so many tokens, up to the longest.
-STEP = 256
+# Contexts are tried in steps of so many tokens, from short ones to the longest. Sizes at so many are remembered.
+STEP, SHORTEST, LONGEST, REMEMBERED = 256, 1024, 1 << 20, 512
+# Share of the usable memory from which on a word is said of it.
+TIGHT_SHARE = 0.9
+# Snapshots that a server's conversation keeps where caches cannot be trimmed: a few ends of turns, and a few on the way
+# there. They may take a small share of the memory beside the weights: those of wide windows are large.
+MOST_SNAPSHOTS, SNAPSHOT_SHARE = 8, 1 / 16
 VALUE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """One model at one context length: weights, caches, and the largest prefill chunk's activations."""
+    """One model at one context length: weights, caches, and the largest prefill chunk's activations.
+
+    Of the caches each snapshot takes `snapshot_bytes`, and `KEPT_SNAPSHOTS` are counted.
+    """
 
     name: str
     weight_bytes: int
     cache_bytes: int
     prefill_bytes: int
+    snapshot_bytes: int = 0
+
+    @property
+    def row_bytes(self) -> int:
+        """Of the same context in passes that conversations share: without snapshots."""
+        return self.cache_bytes - KEPT_SNAPSHOTS * self.snapshot_bytes
 
 
 @dataclass(frozen=True)
 class Fit:
     """What the models of `files` take together with caches of `tokens`, and whether the device has so much.
 
-    `sizes` are theirs at any length, `longest` is the context that all were made for. What `servers` hold is not among
-    the `usable_bytes`. With `kv_bits` the caches are quantized; of several `machines` it is one's, with a share of the
-    target.
+    `sizes` are theirs at any length, `context` is what they were made for. `beside` are the lengths of further
+    conversations; each keeps so many `snapshots`. What `servers` hold is not among the `usable_bytes`.
+    With `kv_bits` the caches are quantized; of several `machines` it is one's, with a share of the target.
     """
 
     files: PairFiles
@@ -56,9 +72,11 @@ class Fit:
     usable_bytes: int
     servers: tuple[RunningServer, ...] = ()
     tokens: int = 0
-    longest: int = LONGEST
+    context: ContextLimit = field(default_factory=ContextLimit)
     kv_bits: int | None = None
     machines: int = 1
+    beside: tuple[int, ...] = ()
+    snapshots: int = KEPT_SNAPSHOTS
 
     @classmethod
     def of(cls, files: PairFiles, kv_bits: int | None = None, machines: int = 1) -> Fit:
@@ -77,6 +95,7 @@ class Fit:
                 found[0] = found[0] * models[0].weight_bytes // empty_model(checkpoints[0]).weight_bytes
             return found
 
+        @lru_cache(REMEMBERED)
         def sizes(tokens: int) -> tuple[Footprint, ...]:
             parts = zip(checkpoints, weights(), models, strict=True)
             found = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in parts]
@@ -84,12 +103,27 @@ class Fit:
                 found.append(Footprint(f"{head.name} (head)", _bytes_beside(files), head.cache_bytes(tokens), 0))
             return tuple(found)
 
-        longest = min([limit for one in checkpoints if (limit := one.context_limit)], default=LONGEST)
-        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, longest, kv_bits, machines)
+        context = replace(files.context, positions=models[0].network.positions)
+        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits, machines)
 
-    def at(self, tokens: int) -> Fit:
-        """The same with caches of so many tokens, which may be more than the models were made for."""
-        return replace(self, tokens=min(tokens, max(self.longest, LONGEST)))
+    def at(self, tokens: int = 0, *beside: int) -> Fit:
+        """The same with caches of so many tokens, which may be more than the models were made for.
+
+        `beside` them those of further conversations.
+        """
+        return replace(self, tokens=min(tokens, max(self.longest, LONGEST)), beside=beside)
+
+    @property
+    def longest(self) -> int:
+        """The context that all models were made for."""
+        return min((limit for limit in (self.context.target, self.context.draft) if limit), default=LONGEST)
+
+    @property
+    def with_more_snapshots(self) -> Fit:
+        """The same, where each conversation keeps as many snapshots as the memory beside the weights allows."""
+        each = sum(part.snapshot_bytes for part in self.sizes(LONGEST))
+        affordable = int((self.limit_bytes - self.weight_bytes) * SNAPSHOT_SHARE) // max(each, 1)
+        return replace(self, snapshots=max(min(affordable, MOST_SNAPSHOTS), KEPT_SNAPSHOTS))
 
     def require(self, tokens: int | None, tell: Notify) -> Fit:
         """This, or where nobody asked for the head and it cannot draft here, the same without it, which `tell` hears.
@@ -123,13 +157,9 @@ class Fit:
     def _obstacle(self, tokens: int | None, tell: Notify) -> SpecdecError | None:
         if (refusal := next(self.refusals(), None)) or tokens is None:
             return refusal
-        weights = sum(one.weight_bytes for one in self.files.models) + _bytes_beside(self.files)
-        # Caches and activations of a small model are small too: what takes a tenth need not be counted exactly.
-        if weights * 10 < self.usable_bytes and tokens < 8192:
-            return None
         found = self.at(min(tokens, self.longest))
-        if found.fits and found.warning:
-            tell(found.warning)
+        if found.fits and (warning := found.warning):
+            tell(warning)
         return None if found.fits else found.obstacle()
 
     @cached_property
@@ -138,13 +168,24 @@ class Fit:
         return self.sizes(self.tokens)
 
     @property
+    def weight_bytes(self) -> int:
+        return sum(part.weight_bytes for part in self.footprints)
+
+    @property
     def prefill_bytes(self) -> int:
         """Prefills run one after the other, so only the largest counts."""
-        return max(part.prefill_bytes for part in self.footprints)
+        return max(part.prefill_bytes for part in self.sizes(max(self.tokens, *self.beside, 0)))
 
     @property
     def peak_bytes(self) -> int:
-        return sum(part.weight_bytes + part.cache_bytes for part in self.footprints) + self.prefill_bytes
+        parts = [*self.footprints, *(part for tokens in self.beside for part in self.sizes(tokens))]
+        caches = sum(part.row_bytes + self.snapshots * part.snapshot_bytes for part in parts)
+        return self.weight_bytes + caches + self.prefill_bytes
+
+    @property
+    def room_bytes(self) -> int:
+        """What is left; below 0 where it does not fit."""
+        return self.limit_bytes - self.peak_bytes
 
     @property
     def limit_bytes(self) -> int:
@@ -153,7 +194,7 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        return self.peak_bytes <= self.limit_bytes
+        return self.room_bytes >= 0
 
     @cached_property
     def largest_context(self) -> int:
@@ -162,6 +203,15 @@ class Fit:
         steps = range(STEP, longest + 1, STEP)
         fitting = bisect_left(steps, True, key=lambda tokens: not self.at(tokens).fits)
         return longest if fitting == len(steps) else fitting * STEP
+
+    @property
+    def memory_tokens(self) -> int | None:
+        """The longest conversation that the memory holds; None where it bounds none.
+
+        Nor does it where not even a short one fits: whoever loaded such a pair was told, and wants it all the same.
+        """
+        found = self.at(LONGEST).largest_context
+        return found if SHORTEST <= found < LONGEST else None
 
     @property
     def quantized(self) -> Fit | None:
@@ -180,19 +230,40 @@ class Fit:
         return f"beside {who} {held}", f"specdec stop {'--all' if more else first.pid}"
 
     @property
+    def scarce(self) -> str:
+        """What to say where the conversations take most of the memory; empty where they do not."""
+        return self._tight(f": {self.relief}")
+
+    @property
     def warning(self) -> str:
-        """What to say where servers leave just enough; empty where they do not."""
-        if not self.servers or self.peak_bytes < TIGHT_SHARE * self.limit_bytes:
+        """The same where servers leave just enough; empty where they do not."""
+        if not self.servers:
             return ""
         beside, stop = self._beside
-        share = percent(self.peak_bytes / self.limit_bytes)
-        return f"memory {share} of {size(self.limit_bytes)} {beside}; {stop} frees that"
+        return self._tight(f" {beside}; {stop} frees that")
+
+    def _tight(self, advice: str) -> str:
+        share = self.peak_bytes / self.limit_bytes
+        return f"memory {percent(share)} of {size(self.limit_bytes)}{advice}" if share >= TIGHT_SHARE else ""
+
+    @property
+    def relief(self) -> str:
+        """What makes room, without loading another pair."""
+        found = [] if self.kv_bits else [f"--kv-bits {HINTED_BITS} shrinks the caches"]
+        if freed := sum(part.weight_bytes for part in self.footprints[1:]):
+            found.append(f"--drafter none frees {size(freed)} and the draft's caches")
+        return ", ".join([*found, "--max-context N bounds them"])
+
+    def shortage(self, names: str) -> str:
+        """What does not fit, called by these `names`, with both numbers."""
+        verb = "need" if " and " in names else "needs"
+        needed, usable = size(self.peak_bytes), size(self.limit_bytes)
+        return f"{names} {verb} {needed} at {self.tokens} tokens of context; {usable} are usable"
 
     def obstacle(self) -> DoesNotFit:
         """The refusal, with both numbers and what would fit."""
         taken = sum(server.held_bytes for server in self.servers)
-        names = " and ".join(part.name for part in self.footprints)
-        message = too_large(names, self.peak_bytes, self.tokens, self.limit_bytes)
+        message = self.shortage(" and ".join(part.name for part in self.footprints))
         if taken and self.peak_bytes <= limit_bytes(self.usable_bytes + taken):
             beside, stop = self._beside
             message += f" {beside}"
@@ -227,10 +298,11 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, mo
     fitted to mlx's peak on the CPU; a test checks them. Raises: NotAvailable for a size that is none.
     """
     value_bytes = VALUE_BYTES.get(checkpoint.declared_dtype or "", 2)
+    cache_bytes = model.cache_bytes(context_tokens, value_bytes)
+    snapshot_bytes = model.cache_bytes(context_tokens, value_bytes, KEPT_SNAPSHOTS + 1) - cache_bytes
     hidden, heads = checkpoint.whole("hidden_size", 0), checkpoint.whole("num_attention_heads", 1)
     inner = checkpoint.whole("intermediate_size", 4 * hidden)
     rows = min(device.prefill_tokens(), context_tokens)
-    cache_bytes = model.cache_bytes(context_tokens, value_bytes)
     # Quantized keys and values have no fused kernel (mlx-lm, models/base.py).
     sizes = model.head_sizes
     fused = not model.network.kv and bool(sizes) and all(device.fuses_attention(*size) for size in sizes)
@@ -240,4 +312,5 @@ def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, mo
     states = 0 if device.backend() == "metal" else rows * model.state_bytes
     # From the second chunk on a layer's cache is copied where it grows.
     copied = cache_bytes // model.layers if rows < context_tokens else 0
-    return Footprint(checkpoint.name, weight_bytes, cache_bytes, values * value_bytes + states + copied)
+    prefill_bytes = values * value_bytes + states + copied
+    return Footprint(checkpoint.name, weight_bytes, cache_bytes, prefill_bytes, snapshot_bytes)

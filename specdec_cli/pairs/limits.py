@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdec_cli.core.format import size
 from specdec_cli.core.kinds import drafting
 from specdec_cli.core.request import Request
 
-# No context is longer.
-LONGEST = 1 << 20
 # Share of memory for models; the rest is for the graph, the tokenizer and the operating system.
 HEADROOM = 0.92
-# Share of the usable memory from which on a word is said of it.
-TIGHT_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +27,11 @@ class ContextLimit:
         limits = (request.max_context or self._made_for(request), self.positions)
         return min((limit for limit in limits if limit is not None), default=None)
 
+    def most(self, prompt_tokens: int, request: Request) -> int:
+        """Tokens that prompt and answer may have together at most, with what is asked for."""
+        limit, asked = self.tokens(request), prompt_tokens + request.max_tokens
+        return asked if limit is None else min(asked, limit)
+
     def _made_for(self, request: Request) -> int | None:
         draft = self.draft if drafting(request.drafter, request.k).kind.uses_draft else None
         return min((limit for limit in (self.target, draft) if limit is not None), default=None)
@@ -49,12 +49,6 @@ class ContextLimit:
 def too_long(tokens: int | str, limit: int) -> str:
     """The message for a prompt that leaves no room for an answer; coding agents look for these words."""
     return f"prompt is too long: {tokens} tokens > {limit - 1} maximum"
-
-
-def too_large(names: str, need_bytes: int, tokens: int, limit: int) -> str:
-    """The message for models that do not fit with caches of `tokens` tokens; `limit` bytes are usable."""
-    verb = "need" if " and " in names else "needs"
-    return f"{names} {verb} {size(need_bytes)} at {tokens} tokens of context; {size(limit)} are usable"
 
 
 def limit_bytes(available_bytes: int) -> int:

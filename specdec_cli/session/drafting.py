@@ -121,7 +121,7 @@ class DraftController:
             has_blas = blas.load() not in (None, blas.REFERENCE)
             rows = chips.rows_elsewhere(expert_share, shares_reads=has_blas and network.packing is None)
         else:
-            cache_share = self.target.fresh().cache_bytes(context_tokens, value_bytes) / self.target.step_bytes
+            cache_share = self.target.cache_bytes(context_tokens, value_bytes) / self.target.step_bytes
             rows = chip.rows(network.widest, network.packing, cache_share, network.queries_a_key, expert_share)
         return Costs(rows, {1: ratio}, ratio / 8)
 

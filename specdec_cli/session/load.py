@@ -132,9 +132,7 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     pair, target, *drafts = files.spec.pair, *files.checkpoints
     device.bound_memory()
     device.wire(0)
-    shares = [fit.machines, 1]
-    sizes = [one.loaded_bytes // share for one, share in zip(files.checkpoints, shares, strict=False)]
-    read = parts_read(wishes.report, sizes)
+    read = parts_read(wishes.report, [part.weight_bytes for part in fit.footprints[: 1 + len(drafts)]])
     loaded = load_weights(target, fit.kv_bits, group, next(read))
     kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs, power())
     threads = fit_threads(loaded, kept, alone=group is None)
@@ -152,6 +150,7 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
         names=(target.name, drafts[0].name if drafts else None),
         tokenizer=files.tokenizer,
         first=Slot(loaded, draft),
+        fit=fit,
         generation_config=target.generation_config,
         costs=kept,
         identity=f"{models} · kv {fit.kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
@@ -164,11 +163,12 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
 def beside(loaded: LoadedPair, pair: Pair) -> LoadedPair:
     """The target of `loaded` with the draft of `pair`, which has the same target. Raises: NotAvailable, Refused."""
     target = loaded.first.target
-    files = Fit.of(find(PairSpec(pair))).require(None, unheard).files
+    fit = Fit.of(find(PairSpec(pair))).require(None, unheard)
+    files = fit.files
     if isinstance(files.draft, DraftHead):
-        return prove(loaded, files.draft)
+        return prove(replace(loaded, fit=fit), files.draft)
     draft = as_draft(files, load_weights(files.checkpoints[1]), target)
-    return replace(loaded, pair=pair, names=(loaded.names[0], draft.name), first=Slot(target, draft), costs={})
+    return replace(loaded, pair=pair, names=(loaded.names[0], draft.name), first=Slot(target, draft), fit=fit, costs={})
 
 
 def as_draft(files: PairFiles, draft: CachedModel, target: CachedModel) -> CachedModel:

@@ -42,6 +42,7 @@ from specdec_cli.models.text import StopStrings
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import ToolCall
 from specdec_cli.models.turns import Message
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.limits import ContextLimit, too_long
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.cost_file import CostStore, Values
@@ -96,15 +97,16 @@ LEAST_FLOAT32 = -3.4e38
 class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
-    `names` are the target's and the draft's; `costs` keeps what rounds cost, by `identity` and length of context.
-    The ranks of a `group` share the target; `machine_bytes` are each one's weights. What was read is kept in `disk`,
-    if anywhere, under the `fingerprint` of all that its numbers depend on.
+    `names` are the target's and the draft's; `fit` says what it can take on; `costs` keeps what rounds cost, by
+    `identity` and length of context. The ranks of a `group` share the target; `machine_bytes` are each one's weights.
+    What was read is kept in `disk`, if anywhere, under the `fingerprint` of all that its numbers depend on.
     """
 
     pair: Pair
     names: tuple[str, str | None]
     tokenizer: Tokenizer
     first: Slot
+    fit: Fit
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
@@ -128,8 +130,7 @@ class LoadedPair:
     @property
     def context(self) -> ContextLimit:
         """What target and draft were made for."""
-        target, draft = self.first.target, self.first.draft
-        return ContextLimit(target.context_limit, draft.context_limit if draft else None, target.network.positions)
+        return self.fit.context
 
     def slot(self) -> Slot:
         """Empty caches of another conversation, over the same weights."""

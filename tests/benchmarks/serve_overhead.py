@@ -85,7 +85,7 @@ def main(count):
 
     pair = specdec_cli.load("demo")
     base = specdec_cli.Request(k=K, sampling={"temperature": 0.0})
-    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
+    desk = Scheduler(lambda name: pair, SchedulerOptions(idle_seconds=None))
     # A conversation each, as the desk keeps them: one session would read its prompt anew at every change.
     chat, text = pair.session(), pair.session()
     ids, texts = pair.message_tokens(ASKED), pair.text_tokens(TEXT)

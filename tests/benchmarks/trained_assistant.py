@@ -97,7 +97,7 @@ def untrained(pair, target):
     """The pair of that target with an assistant that was never trained."""
     module, _ = new_assistant(target.network.module)
     head = CachedHead(Head(module, target.network, "untrained", recent=1))
-    return LoadedPair(pair.pair, pair.names, pair.tokenizer, Slot(target, head))
+    return LoadedPair(pair.pair, pair.names, pair.tokenizer, Slot(target, head), pair.fit)
 
 
 def new_assistant(network):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 from conformance.architectures import architectures, tiny_network
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
@@ -15,8 +16,12 @@ from specdec_cli.command.process import as_user_error
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.events import Finish, Prefill
 from specdec_cli.core.request import Request
+from specdec_cli.engine import device
+from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.pairs.fit import Fit, Footprint
+from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.session import LoadedPair, Session
 from specdec_cli.session.signals import Presses
@@ -45,6 +50,26 @@ def networks(architecture, **more):
     return tiny_network(found, 1), tiny_network(found, 1, found.noise)
 
 
+def fit_of(slot, usable_bytes=None):
+    """What the models of `slot` take as they are, but for the activations of a prompt. It keeps no weights."""
+    models = [one for one in (slot.target, slot.draft) if isinstance(one, CachedModel)]
+    names = "name", "weight_bytes", "dtype", "recent", "_cache_sizes"
+    numbers = [SimpleNamespace(**{name: getattr(model, name) for name in names}) for model in models]
+
+    def part(of, tokens):
+        width = 4 if of.dtype == "float32" else 2
+        held, more = (CachedModel.cache_bytes(of, tokens, width, KEPT_SNAPSHOTS + extra) for extra in (0, 1))
+        return Footprint(of.name, of.weight_bytes, held, 0, more - held)
+
+    limits = [*(model.context_limit for model in models), None]
+    return Fit(
+        None,
+        lambda tokens: tuple(part(of, tokens) for of in numbers),
+        device.usable_bytes() if usable_bytes is None else usable_bytes,
+        context=ContextLimit(*limits[:2], slot.target.network.positions),
+    )
+
+
 class Recorded(Session):
     """A session that remembers every prompt, request, prefill and finish, and whether it measured behind the last."""
 
@@ -62,9 +87,10 @@ class Recorded(Session):
             yield event
 
 
-def recorded(nets, tokenizer, context_limit=None):
-    slot = Slot(*(CachedModel(net, "m", context_limit) for net in nets))
-    return Recorded(LoadedPair(PAIR, ("target", "draft"), tokenizer, slot), slot)
+def recorded(nets, tokenizer, context_limit=None, draft_limit=None):
+    limits = context_limit, draft_limit or context_limit
+    slot = Slot(*(CachedModel(net, "m", limit) for net, limit in zip(nets, limits, strict=True)))
+    return Recorded(LoadedPair(PAIR, ("target", "draft"), tokenizer, slot, fit_of(slot)), slot)
 
 
 class Refusing:

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from functools import cache
 
-from fakes.chat import BYTES, networks, tokenizer_in
+from fakes.chat import BYTES, fit_of, networks, tokenizer_in
 from specdec_cli.apps.serve.job import Job
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
@@ -33,7 +33,7 @@ def tiny_loaded(folder, kind="plain", context_limit=None, draft=True, kv_bits=No
     made = _networks(kind, **({"head_dim": 32} if kv_bits else {}))
     target, other = (CachedModel(network, kind, context_limit, kv_bits) for network in made)
     slot = Slot(target, other if draft else None)
-    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot)
+    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot, fit_of(slot))
 
 
 def model_of(pair, base, since):
@@ -114,9 +114,9 @@ class Desk(Scheduler):
 
 
 def desk_of(pair, switch=None, **options):
-    """Of a pair, or of what loads it."""
-    load = pair if callable(pair) else lambda: pair
-    return Desk(load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}), switch=switch)
+    """Of a pair, or of what loads it; `switch` loads by name."""
+    load = switch or (lambda name: pair() if callable(pair) else pair)
+    return Desk(load, SchedulerOptions(**{"cache_bytes": 1 << 30, **options}))
 
 
 def answer(desk, job):

@@ -73,7 +73,7 @@ def run_together(batch: Batch, replies: Sequence[Reply], seed: int) -> int:
         if alone and chance.random() < 0.8:
             chance.choice(alone).go_on()
         elif drafting := [reply for reply in running if isinstance(reply.asks, DraftStep)]:
-            batch.draft([reply.asks for reply in drafting if isinstance(reply.asks, DraftStep)])
+            batch.answer([reply.asks for reply in drafting if reply.asks])
             for reply in drafting:
                 reply.go_on()
         elif asking := [reply for reply in running if reply.asks]:
@@ -86,7 +86,7 @@ def share(batch: Batch, asking: Sequence[Reply], ahead: bool) -> None:
     """A pass of all who ask; `ahead`: all share the next one, so that it is queued at once if nobody drafts."""
     for reply in asking:
         reply.member.shares |= ahead
-    errors = batch.run([reply.asks for reply in asking if isinstance(reply.asks, Part)])
+    errors = batch.answer([reply.asks for reply in asking if reply.asks])
     for reply in asking:
         if reply.asks in errors:
             if error := errors[reply.asks]:

@@ -5,7 +5,7 @@ A pair's `kind` is a key of CACHES, whose draft is the same network moved a litt
 
 from __future__ import annotations
 
-from fakes.chat import BYTES, networks, tokenizer_in
+from fakes.chat import BYTES, fit_of, networks, tokenizer_in
 from fakes.drafting import translated
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target, trained_medusa
@@ -58,7 +58,7 @@ def slot_of(kind: str, recent: int | None = None, draft: str | None = None) -> S
 
 def loaded(slot: Slot, folder, **more) -> LoadedPair:
     names = "t", None if slot.draft is None else "d"
-    return LoadedPair(Pair("tiny", *names), names, tokenizer_in(folder), slot, **more)
+    return LoadedPair(Pair("tiny", *names), names, tokenizer_in(folder), slot, fit_of(slot), **more)
 
 
 def pair_of(kind: str, folder, **more) -> LoadedPair:

@@ -81,7 +81,7 @@ def test_every_draft_length_says_mlx_lm_s_own_tokens(pair, drafter, k):
 
 def test_two_clients_get_what_a_session_says(pair):
     (finish,) = (e for e in pair.session().reply(ASKED, max_tokens=24, temperature=0) if e.event == "finish")
-    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
+    desk = Scheduler(lambda name: pair, SchedulerOptions(idle_seconds=None))
     with serving(model_of(pair, specdec.Request(), 1), desk) as (url, _):
         messages = [{"role": "user", "content": ASKED}]
         with openai.OpenAI(base_url=f"{url}/v1", api_key="any", timeout=900) as client:

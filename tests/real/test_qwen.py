@@ -58,7 +58,7 @@ def test_a_chat_ends_by_itself_and_says_its_model_s_sampling_values(small):
 @pytest.fixture(scope="module")
 def url(small, qwen):
     folder = str(qwen)  # a processor reads a long prompt several times faster in float32 than in 4 bits
-    desk = Scheduler(lambda: specdec.load(target=folder), SchedulerOptions(idle_seconds=None))
+    desk = Scheduler(lambda name: specdec.load(target=folder), SchedulerOptions(idle_seconds=None))
     with serving(model_of(small, specdec.Request(), 1), desk) as (url, _):
         yield url
     desk.close()

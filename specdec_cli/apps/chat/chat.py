@@ -24,7 +24,6 @@ from specdec_cli.engine.device import clear_cache
 from specdec_cli.hub import locate
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.capacity import Capacity, capacity_of
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.disk_cache import LEAST_TOKENS
 from specdec_cli.session.disk_entries import remove_chats
@@ -108,7 +107,6 @@ class Chat:
         self.context_tokens = 0
         # Names of the chats whose reading may be on disk.
         self._on_disk: set[str] = set()
-        self._capacity: Capacity | None = None
         self._measure()
 
     @property
@@ -119,10 +117,9 @@ class Chat:
         """The request of the next reply."""
         asked, drafter = self.settings.request, self.loaded.drafter if self.settings.drafts else NONE.name
         request = replace(asked, drafter=drafter, attempt=attempt)
-        memory = self.capacity.memory_tokens
-        if memory is None:
-            return request
-        return replace(request, max_context=min(memory, self.loaded.session.pair.context.tokens(request) or memory))
+        fit = self.loaded.session.pair.fit
+        limit, memory = fit.context.tokens(request), fit.memory_tokens
+        return request if memory is None else replace(request, max_context=min(memory, limit or memory))
 
     @property
     def context_limit(self) -> int | None:
@@ -130,16 +127,9 @@ class Chat:
         return self.loaded.session.pair.context.tokens(self.request())
 
     @property
-    def capacity(self) -> Capacity:
-        """That of the loaded pair."""
-        if self._capacity is None:
-            self._capacity = capacity_of(self.loaded.session.pair)
-        return self._capacity
-
-    @property
     def memory_warning(self) -> str:
         """What to say of the memory that the conversation takes; empty while there is room."""
-        return self.capacity.warning(self.capacity.cache_bytes(self.context_tokens))
+        return self.loaded.session.pair.fit.at(self.context_tokens).scarce
 
     @property
     def toolbar(self) -> list[str]:
@@ -204,7 +194,6 @@ class Chat:
         """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
         before = self.loaded.spec
         self._keep_read(ends=True)
-        self._capacity = None
         del self.loaded
         gc.collect()
         clear_cache()  # else the old weights stay in mlx's cache of freed buffers
@@ -262,14 +251,14 @@ class Chat:
             self.loaded.session.keep(name, ends)
 
     def _fit(self, conversation: Conversation, text: str, request: Request) -> Fitted:
-        limit, capacity = self.context_limit, self.capacity
+        limit, fit = self.context_limit, self.loaded.session.pair.fit
         try:
             return conversation.fit(text, self._render, limit, request.max_tokens, self.settings.overflow)
         except DoesNotFit as error:
-            if limit is None or limit != capacity.memory_tokens:
+            if limit is None or limit != fit.memory_tokens:
                 raise
-            message = f"{error.message}: the memory of {size(capacity.limit_bytes)} ends there"
-            raise DoesNotFit(message, f"{error.hint}; {capacity.relief}") from error
+            message = f"{error.message}: the memory of {size(fit.limit_bytes)} ends there"
+            raise DoesNotFit(message, f"{error.hint}; {fit.relief}") from error
 
     def _reply(self, fitted: Fitted, request: Request, tags: Thinking | None) -> tuple[Start, Prefill, Finish]:
         name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN

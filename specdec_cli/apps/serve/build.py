@@ -78,22 +78,21 @@ def run(options: ServerOptions) -> None:
             partial(pairs_here, name, options.drafter),
             options.base,
             with_draft=lambda other: spec_here(other.pair.name, options.drafter),
+            specs={"": spec},
         )
         holds = stack.enter_context(announced(name, policy.url))
 
-        def load(spec: PairSpec) -> LoadedPair:
+        def load(name: str) -> LoadedPair:
             holds(0, 0, loading=True)
             try:
-                session = load_session(spec, options.models, reserve_tokens=RESERVE_TOKENS, shown=shown, plain=plain)
+                reserve, spec = RESERVE_TOKENS, others.specs[name]
+                session = load_session(spec, options.models, reserve_tokens=reserve, shown=shown, plain=plain)
                 return replace(session.pair, disk=disk)
             except BaseException:
                 holds(0, 0)
                 raise
 
-        def load_other(name: str) -> LoadedPair:
-            return load(others.specs[name])
-
-        scheduler = Scheduler(partial(load, spec), options.scheduler, switch=load_other, holds=holds)
+        scheduler = Scheduler(load, options.scheduler, holds=holds)
         stack.callback(scheduler.close)  # whatever fails from here on: its thread must not outlive this one
         introduce_demo(name, shown=shown, plain=plain)
         stack.callback(lambda: log.ended(scheduler.status()))

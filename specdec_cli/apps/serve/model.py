@@ -109,7 +109,7 @@ class Switch:
 
     `here` gives them by name, as they are now, `with_draft` one of them with the draft that is found for it; `base` is
     what every request to one starts from. What is known of one is read when it is first asked for, without its weights,
-    and stays so, as does what `specs` says of it.
+    and stays so, as does what `specs` says of it; there '' is the server's own pair.
     """
 
     here: Callable[[], Mapping[str, PairSpec]]

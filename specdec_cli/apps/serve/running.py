@@ -16,14 +16,14 @@ from specdec_cli.apps.serve.job import Job, JobHandle, TooLong, unforeseen
 from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError, untrusted
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone
 from specdec_cli.core.kinds import effective_rule
-from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, failure, prove, read_prompts
+from specdec_cli.engine.batch import Ask, Batch, Member, Part, Prompt, prove
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.planning.policy import shares
-from specdec_cli.pairs.limits import too_large, too_long
-from specdec_cli.session.capacity import Capacity
+from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import too_long
 from specdec_cli.session.session import LoadedPair
 
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
@@ -79,9 +79,10 @@ class RunningJob:
         """Whether it shares passes with others, or is about to."""
         return self.member is not None and self.member.shares
 
-    @property
-    def is_late(self) -> bool:
-        """Whether it is about to ask for its part of a pass: a round is soon done, a long reading is not."""
+    def is_late(self, ask: Ask) -> bool:
+        """Whether it is about to ask for the like of `ask`: a round is soon done, a long reading is not."""
+        if isinstance(ask, Prompt):
+            return self.stage is Stage.NEW
         about = self.shares and self.stage is Stage.DECODES
         return about and self.asks is None and self.handle.reading is None
 
@@ -167,14 +168,17 @@ class Comparison:
 class Sharing:
     """Who shares passes of one loaded pair."""
 
-    def __init__(self, pair: LoadedPair, capacity: Capacity, parallel: int, proof: Proof | None = None) -> None:
+    def __init__(self, pair: LoadedPair, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
-        self._pair, self._capacity = pair, capacity
+        self._pair = pair
         # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
         # these were cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None
+        # Of what the last pass was, and the seconds of the drafts of the next one.
+        self._answered: type[Ask] = Part
+        self._drafting_seconds = 0.0
         network, draft = pair.first.target.network, pair.first.draft
         self.proof = proof or (Proof.of(network) if parallel > 1 else Proof())
         if parallel > 1 and not self.proof.refusal:
@@ -204,40 +208,38 @@ class Sharing:
             if job.member:
                 job.member.shares = job in sharing and (job not in decoding or len(decoding) > 1)
 
-    def near(self, running: Sequence[RunningJob]) -> list[RunningJob]:
-        """Those whose prompts are of about one length, the shortest first: they can be read in one pass."""
-        asking = [(job, job.asks.unread) for job in running if isinstance(job.asks, Prompt)]
-        asking.sort(key=lambda one: one[1])
-        longest = 2 * asking[0][1] + MOST_PADDED
-        return [job for job, unread in asking if unread <= longest][:MOST_PROMPTS]
+    def together(self, running: Sequence[RunningJob], ask: Ask) -> list[RunningJob]:
+        """Those who are answered in one pass, with whoever asks `ask`; a step of a draft comes before all parts.
 
-    def read(self, jobs: Sequence[RunningJob]) -> None:
-        """The prompts of `jobs`, in one pass; a single one is read in its own turn."""
-        prompts = [job.asks for job in jobs if isinstance(job.asks, Prompt)]
-        error = failure(lambda: read_prompts(prompts)) if len(prompts) > 1 else None
-        for job in jobs:
-            job.asks, job.stage, job.error = None, Stage.DECODES, error
+        Of prompts those of about one length, the shortest first.
+        """
+        if isinstance(ask, Prompt):
+            asking = [(job, job.asks.unread) for job in running if isinstance(job.asks, Prompt)]
+            asking.sort(key=lambda one: one[1])
+            longest = 2 * asking[0][1] + MOST_PADDED
+            return [job for job, unread in asking if unread <= longest][:MOST_PROMPTS]
+        drafting = [job for job in running if isinstance(job.asks, DraftStep)]
+        return drafting or [job for job in running if isinstance(job.asks, Part)]
 
-    def draft(self, jobs: Sequence[RunningJob]) -> None:
-        """A step of the drafts of `jobs`, which ask for it, in one pass."""
+    def answer(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
+        """What `jobs` ask for, in one pass. Returns those that had a part of a pass, or failed by it."""
         assert self._batch is not None
-        batch, steps = self._batch, [job.asks for job in jobs if isinstance(job.asks, DraftStep)]
-        error = failure(lambda: batch.draft(steps))
-        for job in jobs:
-            job.asks, job.error = None, error
-
-    def run(self, jobs: Sequence[RunningJob]) -> list[RunningJob]:
-        """A pass of `jobs`, which ask for it. Returns those that had a part of it, or failed by it."""
-        assert self._batch is not None
-        parts = {job: job.asks for job in jobs if isinstance(job.asks, Part)}
-        errors = self._batch.run([*parts.values()])
-        served = [job for job, part in parts.items() if part in errors]
+        asks = {job: job.asks for job in jobs if job.asks}
+        errors = self._batch.answer([*asks.values()])
+        served = [job for job, ask in asks.items() if ask in errors]
         for job in served:
-            job.error = errors[parts[job]]
-        return served
+            job.asks, job.error = None, errors[asks[job]]
+            if isinstance(asks[job], Prompt):
+                job.stage = Stage.DECODES
+        self._answered = type(asks[jobs[0]])
+        return served if self._answered is Part else []
 
     def observe(self, jobs: Sequence[RunningJob], seconds: float) -> None:
-        """A pass that `jobs` shared took so long, with all that the host did for it, drafts included."""
+        """What `jobs` shared last took so long, with all that the host did for it."""
+        if self._answered is not Part:
+            self._drafting_seconds += seconds * (self._answered is DraftStep)
+            return
+        seconds, self._drafting_seconds = seconds + self._drafting_seconds, 0.0
         emitted = sum(job.emitted for job in jobs)
         compared = self._compared.setdefault(len(jobs), Comparison())
         compared.observe(any(job.drafted for job in jobs), seconds, emitted)
@@ -251,7 +253,7 @@ class Sharing:
 
     def _fitting(self, jobs: Sequence[RunningJob], room_bytes: int) -> list[RunningJob]:
         """As many of `jobs` as have room side by side, the shortest first."""
-        fitting = sorted(jobs, key=lambda job: most_tokens(job.handle.job, self._capacity))
+        fitting = sorted(jobs, key=self._tokens)
         while fitting and self._bytes(fitting) > room_bytes:
             fitting.pop()
         return fitting
@@ -261,9 +263,13 @@ class Sharing:
 
         Where drafts are taken back, rows have columns without a token.
         """
-        longest = max(most_tokens(job.handle.job, self._capacity) for job in jobs) + MOST_GAPS * self.proof.takes_drafts
+        longest = max(map(self._tokens, jobs)) + MOST_GAPS * self.proof.takes_drafts
         shares_steps = self._batch is not None and self._batch.drafts is not None
-        return self._capacity.row_bytes(longest, shares_steps) << (len(jobs) - 1).bit_length()
+        parts = self._pair.fit.sizes(longest)[: 1 + shares_steps]
+        return sum(part.row_bytes for part in parts) << (len(jobs) - 1).bit_length()
+
+    def _tokens(self, job: RunningJob) -> int:
+        return most_tokens(job.handle.job, self._pair.fit)
 
     def _pays(self, jobs: Sequence[RunningJob]) -> bool:
         """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""
@@ -281,34 +287,25 @@ class Sharing:
         return shares(steps, price * len(jobs))
 
 
-def require_room(job: Job, capacity: Capacity) -> None:
+def require_room(job: Job, fit: Fit) -> None:
     """Refuse a job before anything is allocated for it.
 
     Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone.
     """
-    prompt, limit = len(job.prompt), capacity.context.tokens(job.request)
+    prompt, limit = len(job.prompt), fit.context.tokens(job.request)
     if limit is not None and prompt >= limit:
         hint = "shorten the conversation, or serve a pair with a longer context"
         raise TooLong(too_long(prompt, limit), hint)
-    need = capacity.weight_bytes + job_bytes(job, capacity)
-    if need > capacity.limit_bytes:
-        raise DoesNotFit(
-            too_large("models and caches", need, most_tokens(job, capacity), capacity.limit_bytes),
-            f"ask for a shorter answer (max_tokens), or shorten the prompt; {capacity.relief}",
-        )
+    if not (alone := with_jobs(fit, [job])).fits:
+        hint = f"ask for a shorter answer (max_tokens), or shorten the prompt; {fit.relief}"
+        raise DoesNotFit(alone.shortage("models and caches"), hint)
 
 
-def most_tokens(job: Job, capacity: Capacity) -> int:
+def most_tokens(job: Job, fit: Fit) -> int:
     """Tokens that prompt and answer have at most."""
-    tokens, limit = len(job.prompt) + job.request.max_tokens, capacity.context.tokens(job.request)
-    return tokens if limit is None else min(tokens, limit)
+    return fit.context.most(len(job.prompt), job.request)
 
 
-def job_bytes(job: Job, capacity: Capacity) -> int:
-    """Bytes of its caches once it is done."""
-    return capacity.cache_bytes(most_tokens(job, capacity))
-
-
-def room_left(jobs: Sequence[Job], capacity: Capacity) -> int:
-    """Bytes that the weights and all `jobs` leave, once these are done."""
-    return capacity.limit_bytes - capacity.weight_bytes - sum(job_bytes(job, capacity) for job in jobs)
+def with_jobs(fit: Fit, jobs: Sequence[Job]) -> Fit:
+    """The pair with the caches of all `jobs`, once these are done."""
+    return fit.at(*(most_tokens(job, fit) for job in jobs))

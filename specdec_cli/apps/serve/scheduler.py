@@ -10,23 +10,21 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
-from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, Stage, job_bytes, require_room, room_left
+from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, require_room, with_jobs
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
 from specdec_cli.engine import device
-from specdec_cli.engine.batch import Part, Prompt
 from specdec_cli.engine.device import clear_cache
-from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.pipeline import Clock
-from specdec_cli.session.capacity import Capacity, capacity_of
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
@@ -44,7 +42,7 @@ class SchedulerOptions:
     """`parallel` jobs run at once and `queue` more wait. `slots` conversations are kept in `cache_bytes`.
 
     `cache_bytes` None is half of what the weights leave of the usable memory. After `idle_seconds` without a job the
-    models are dropped; None keeps them. `usable_bytes` None is what the device says.
+    models are dropped; None keeps them.
     """
 
     parallel: int = 4
@@ -52,7 +50,6 @@ class SchedulerOptions:
     slots: int = 16
     cache_bytes: int | None = None
     idle_seconds: float | None = 600.0
-    usable_bytes: int | None = None
 
 
 @dataclass(slots=True)
@@ -82,32 +79,31 @@ class FairClock:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """The pair in memory, what its caches may take, the conversations it holds, and who shares its passes."""
+    """The pair in memory, the conversations it holds, and who shares its passes."""
 
     pair: LoadedPair
-    capacity: Capacity
     conversations: Conversations
     sharing: Sharing
 
 
 class Scheduler:
-    """`load` gives the pair, now and again after every unloading, always in the scheduler's own thread.
+    """`load` gives the pair that a job names, in the place of the one that is loaded: the first one, '', now, and again
+    after every unloading; always in the scheduler's own thread.
 
-    `switch` gives the pair that a job names, in the place of the one that is loaded. `holds` hears how many bytes of
-    weights are in memory, and how many more the caches may take. Raises: what `load` raises now.
+    `holds` hears how many bytes of weights are in memory, and how many more the caches may take. Raises: what `load`
+    raises now.
     """
 
     def __init__(
         self,
-        load: Callable[[], LoadedPair],
+        load: Callable[[str], LoadedPair],
         options: SchedulerOptions | None = None,
         clock: Clock = time.perf_counter,
-        switch: Callable[[str], LoadedPair] | None = None,
         holds: Callable[[int, int], None] = lambda weight_bytes, cache_bytes: None,
     ) -> None:
         self._holds = holds
         self.options, self._clock = options or SchedulerOptions(), clock
-        self._load_first, self._switch = load, switch
+        self._load = load
         self._queue = Queue(self.options.queue)
         self._here: Loaded | None = None
         self._pair_name = ""
@@ -115,9 +111,7 @@ class Scheduler:
         self._fair = FairClock()
         self._unloads = False
         self._beginning: JobHandle | None = None
-        # Of the drafts of the next pass that is shared.
-        self._drafting_seconds = 0.0
-        self._capacities: dict[str, Capacity] = {}
+        self._fits: dict[str, Fit] = {}
         self._proofs: dict[str, Proof] = {}
         self._failure: SpecdecError | None = None
         self._loaded = threading.Event()
@@ -143,8 +137,8 @@ class Scheduler:
         """
         if self._failure is not None:
             raise self._failure
-        if (capacity := self._capacities.get(job.pair)) is not None:
-            require_room(job, capacity)
+        if (fit := self._fits.get(job.pair)) is not None:
+            require_room(job, fit)
         handle = JobHandle(job, deliver, self._clock())
         self._queue.put(handle)
         return handle
@@ -153,7 +147,6 @@ class Scheduler:
         """What it is doing and has done. A job's last event comes after its sums."""
         running, here = self._running, self._here
         kept = tuple(here.conversations) if here else ()
-        need = sum(job_bytes(one.job, here.capacity) for one in running) if here else 0
         with self._counting:
             totals = deepcopy(self._totals)
         return SchedulerStatus(
@@ -166,7 +159,7 @@ class Scheduler:
             totals=totals,
             jobs=self._ended,
             pair=self._pair_name,
-            warning=here.capacity.warning(need) if here and running else "",
+            warning=with_jobs(here.pair.fit, [one.job for one in running]).scarce if here and running else "",
             sharing=sum(job.shares for job in self._jobs),
             turns=here.sharing.proof.refusal if here else "",
         )
@@ -186,11 +179,11 @@ class Scheduler:
         beginning, running = self._beginning, tuple(job.handle for job in self._jobs)
         return running if beginning is None or beginning in running else (*running, beginning)
 
-    def _budget_bytes(self, capacity: Capacity) -> int:
+    def _budget_bytes(self, fit: Fit) -> int:
         """Bytes that the caches of all conversations may have together."""
         if self.options.cache_bytes is not None:
             return self.options.cache_bytes
-        return max((capacity.limit_bytes - capacity.weight_bytes) // 2, 0)
+        return max((fit.limit_bytes - fit.weight_bytes) // 2, 0)
 
     # In the thread that owns the models.
 
@@ -246,17 +239,16 @@ class Scheduler:
             self._unload()
         if self._here is None:
             with untrusted(unforeseen):
-                pair = self._switch(name) if self._switch and name else self._load_first()
-                self._pair_name = name
-                capacity = self._capacities[name] = capacity_of(pair, self.options.usable_bytes)
-                budget_bytes = self._budget_bytes(capacity)
+                pair, self._pair_name = self._load(name), name
+                fit = self._fits[name] = pair.fit.with_more_snapshots
+                pair, budget_bytes = replace(pair, fit=fit), self._budget_bytes(fit)
                 conversations = Conversations(
-                    self._conversation, budget_bytes, self.options.slots, capacity.snapshots, self._clock
+                    self._conversation, budget_bytes, self.options.slots, fit.snapshots, self._clock
                 )
-                sharing = Sharing(pair, capacity, self.options.parallel, self._proofs.get(name))
+                sharing = Sharing(pair, self.options.parallel, self._proofs.get(name))
                 self._proofs[name] = sharing.proof
-                self._here = Loaded(pair, capacity, conversations, sharing)
-                self._holds(capacity.weight_bytes, budget_bytes)
+                self._here = Loaded(pair, conversations, sharing)
+                self._holds(fit.weight_bytes, budget_bytes)
         return self._here
 
     def _conversation(self, slot: Slot | None) -> CachedConversation:
@@ -286,13 +278,13 @@ class Scheduler:
         """The jobs that run and the one of `handle`, in a conversation of its own."""
         here = self._use(handle.job.pair)
         self._unloads = handle.job.unloads
-        require_room(handle.job, here.capacity)
+        require_room(handle.job, here.pair.fit)
         kept = here.conversations.take(handle.job)
         jobs = (*self._jobs, RunningJob(handle, kept, here.sharing.member(handle.job), self._fair.joins_at()))
         try:  # conversations that nobody uses go, as far as the jobs that run will need their memory
-            room = room_left([job.handle.job for job in jobs], here.capacity)
+            room = with_jobs(here.pair.fit, [job.handle.job for job in jobs]).room_bytes
             held = sum(job.kept.nbytes for job in jobs)
-            here.conversations.fit(min(self._budget_bytes(here.capacity), max(room, 0) + held))
+            here.conversations.fit(min(self._budget_bytes(here.pair.fit), max(room, 0) + held))
         except BaseException:
             here.conversations.discard(kept)
             raise
@@ -305,29 +297,25 @@ class Scheduler:
         """
         if not self._jobs or self._here is None:
             return True
-        jobs = [job.handle.job for job in self._jobs]
-        fits = handle.job.pair == self._pair_name and room_left([*jobs, handle.job], self._here.capacity) >= 0
+        jobs = [*(job.handle.job for job in self._jobs), handle.job]
+        fits = handle.job.pair == self._pair_name and with_jobs(self._here.pair.fit, jobs).fits
         return fits and not any(job.reads_for(handle.job) for job in self._jobs)
 
     def _next_turn(self) -> None:
         """A turn of the job that had the least time; the newest goes first among equals, and whoever left before all.
 
-        If it asks for a pass that others share, all of those who are about to ask go first: a round is soon done, the
-        reading of a draft is not. No name of this thread's loop may hold a job: its models could not be dropped.
+        If it asks for a pass that others share, all of those who are about to ask go first. No name of this thread's
+        loop may hold a job: its models could not be dropped.
         """
         here = self._use(self._pair_name)
-        here.sharing.choose(self._jobs, room_left([job.handle.job for job in self._jobs], here.capacity))
+        here.sharing.choose(self._jobs, with_jobs(here.pair.fit, [job.handle.job for job in self._jobs]).room_bytes)
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
-        if job.asks is None or job.handle.cancelled:
+        if (ask := job.asks) is None or job.handle.cancelled:
             self._turn(job)
-        elif isinstance(job.asks, Prompt):
-            self._read_prompts(here.sharing)
-        elif late := [one for one in self._jobs if one.is_late]:
+        elif late := [one for one in self._jobs if one.is_late(ask)]:
             self._turn(late[0])
-        elif drafting := [one for one in self._jobs if isinstance(one.asks, DraftStep)]:
-            self._share_step(here.sharing, drafting)
         else:
-            self._share_pass(here.sharing)
+            self._share(here.sharing, here.sharing.together(self._jobs, ask))
 
     def _turn(self, job: RunningJob) -> None:
         running = len(self._jobs)
@@ -335,42 +323,19 @@ class Scheduler:
         job.had_seconds += job.last_seconds
         self._fair.serve(job.last_seconds, running)
 
-    def _read_prompts(self, sharing: Sharing) -> None:
-        """Those of all who ask for that, or just came, in one pass whose time they share."""
-        for job in [job for job in self._jobs if job.stage is Stage.NEW]:
-            self._turn(job)
-        jobs = sharing.near(self._jobs)
-        with self._timed(jobs):
-            sharing.read(jobs)
-
-    @contextmanager
-    def _timed(self, jobs: Sequence[RunningJob]) -> Iterator[None]:
-        """The time in this context is that of all `jobs`, and shared among them."""
+    def _share(self, sharing: Sharing, jobs: Sequence[RunningJob]) -> None:
+        """What `jobs` ask for in one pass, whose time they share, and what each says by it."""
         running, began = len(self._jobs), self._clock()
         with ExitStack() as watches:
             for job in jobs:
                 watches.enter_context(job.kept.watch)
-            yield
+            for job in sharing.answer(jobs):
+                self._hand_on(job, alone=False)
         seconds = self._clock() - began
         for job in jobs:
             job.had_seconds += seconds / len(jobs)
         self._fair.serve(seconds, running)
-
-    def _share_step(self, sharing: Sharing, jobs: Sequence[RunningJob]) -> None:
-        """A step of the drafts of `jobs` in one pass, whose time they share."""
-        began = self._clock()
-        with self._timed(jobs):
-            sharing.draft(jobs)
-        self._drafting_seconds += self._clock() - began
-
-    def _share_pass(self, sharing: Sharing) -> None:
-        """One pass of all who ask for it, whose time they share, and what each says by it."""
-        jobs, began = [job for job in self._jobs if isinstance(job.asks, Part)], self._clock()
-        with self._timed(jobs):
-            for job in sharing.run(jobs):
-                self._hand_on(job, alone=False)
-        sharing.observe(jobs, self._clock() - began + self._drafting_seconds)
-        self._drafting_seconds = 0.0
+        sharing.observe(jobs, seconds)
 
     def _hand_on(self, job: RunningJob, alone: bool) -> None:
         """The events of a turn of `job`, to its client."""

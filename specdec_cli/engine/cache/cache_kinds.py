@@ -130,22 +130,43 @@ def _own(value: Any, copies: dict[int, mx.array]) -> Any:
     return value
 
 
-def bytes_at(part: Any, tokens: int, chunk_tokens: int, value_bytes: int, snapshots: int = KEPT_SNAPSHOTS) -> int:
-    """Bytes of a cache that has read something, had it read `tokens` in chunks, with `value_bytes` a value.
+@dataclass(frozen=True, slots=True)
+class CacheSize:
+    """What a cache takes, in numbers: `values` and `packed_bytes` a position, of `window` positions at most if bounded.
 
-    A recurrent state is counted as it is, as it was before the last pass, and once for each of the `snapshots`. A
-    window's snapshots are its own arrays until old positions are dropped.
+    Packed numbers do not depend on the type that the network computes in. A recurrent state takes `state_bytes`.
     """
-    if part.empty():
-        return 0
-    if type(part) not in TRIMMED + BOUNDED:
-        return int((2 + snapshots) * part.nbytes)
-    rows = _rounded_up(tokens)
-    if type(part) in BOUNDED:
-        window = part.max_size + part.slack if isinstance(part, WindowKVCache) else part.chunk_size
-        rows = min(rows, _rounded_up(window + min(chunk_tokens, tokens))) * (1 + snapshots)
-    arrays = [array for _, array in tree_flatten((part.keys, part.values))]
-    return int(rows * sum(_row_bytes(array, value_bytes) for array in arrays))
+
+    values: float = 0.0
+    packed_bytes: float = 0.0
+    window: int | None = None
+    state_bytes: int = 0
+
+    @classmethod
+    def of(cls, part: Any) -> CacheSize:
+        """Of a cache that has read something; one that no layer uses takes nothing."""
+        if part.empty():
+            return cls()
+        if type(part) not in TRIMMED + BOUNDED:
+            return cls(state_bytes=part.nbytes)
+        numbers = [(array, array.size / array.shape[2]) for _, array in tree_flatten((part.keys, part.values))]
+        values = sum(count for array, count in numbers if mx.issubdtype(array.dtype, mx.floating))
+        packed = sum(count * a.itemsize for a, count in numbers if not mx.issubdtype(a.dtype, mx.floating))
+        window = None
+        if type(part) in BOUNDED:
+            window = part.max_size + part.slack if isinstance(part, WindowKVCache) else part.chunk_size
+        return cls(values, packed, window)
+
+    def nbytes(self, tokens: int, chunk_tokens: int, value_bytes: int, snapshots: int = KEPT_SNAPSHOTS) -> int:
+        """Bytes once `tokens` were read in chunks, with `value_bytes` a value.
+
+        A recurrent state is counted as it is, as it was before the last pass, and once for each of the `snapshots`. A
+        window's snapshots are its own arrays until old positions are dropped.
+        """
+        rows = _rounded_up(tokens)
+        if self.window is not None:
+            rows = min(rows, _rounded_up(self.window + min(chunk_tokens, tokens))) * (1 + snapshots)
+        return int(rows * (self.values * value_bytes + self.packed_bytes)) + (2 + snapshots) * self.state_bytes
 
 
 def head_sizes(part: Any) -> tuple[int, int] | None:
@@ -157,12 +178,6 @@ def head_sizes(part: Any) -> tuple[int, int] | None:
 
 def _rounded_up(tokens: int) -> int:
     return -(-tokens // STEP_TOKENS) * STEP_TOKENS
-
-
-def _row_bytes(array: mx.array, value_bytes: int) -> float:
-    """Of one position; packed numbers do not depend on the type that the network computes in."""
-    size = value_bytes if mx.issubdtype(array.dtype, mx.floating) else array.itemsize
-    return array.size / array.shape[2] * size
 
 
 # A conversation's contents as bytes: its arrays as mlx writes them, and all else as an outline for JSON.

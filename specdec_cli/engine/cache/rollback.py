@@ -31,8 +31,8 @@ from specdec_cli.engine.cache.cache_kinds import (
     BOUNDED,
     KEPT_SNAPSHOTS,
     TRIMMED,
+    CacheSize,
     KVQuantization,
-    bytes_at,
     cut_out,
     detached,
     head_sizes,
@@ -286,10 +286,10 @@ class Caches:
         """Names of the cache classes in use, each once."""
         return tuple(sorted({type(part).__name__ for part in leaves(self.layers)}))
 
-    def bytes_at(self, tokens: int, chunk_tokens: int, value_bytes: int) -> int:
-        """Bytes after `tokens` read in chunks, `value_bytes` a value; something must have been read, for its shapes."""
-        kept = self.kept_snapshots
-        return sum(bytes_at(part, tokens, chunk_tokens, value_bytes, kept) for part in leaves(self.layers))
+    @property
+    def sizes(self) -> tuple[CacheSize, ...]:
+        """What each of them takes; something must have been read, for its shapes."""
+        return tuple(CacheSize.of(part) for part in leaves(self.layers))
 
     @property
     def nbytes(self) -> int:

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from conformance.architectures import architectures
 from fakes.models import TINY
+from fakes.serving import ids, tiny_loaded
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.core.request import Request
@@ -15,7 +17,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.load import empty_model
 from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.pairs.files import ModelFiles, PairFiles
-from specdec_cli.pairs.fit import Fit, Footprint, footprint
+from specdec_cli.pairs.fit import MOST_SNAPSHOTS, Fit, Footprint, footprint
 from specdec_cli.pairs.limits import ContextLimit
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.system.servers import RunningServer
@@ -36,6 +38,39 @@ def fit(usable, footprints=(TARGET, DRAFT), **more):
 def test_the_peak_counts_weights_and_caches_of_both_and_the_larger_prefill_and_fits_up_to_its_limit():
     assert fit(16).peak_bytes == 11.5 * GB and fit(16).prefill_bytes == GB
     assert fit(11.6).fits and not fit(11.4).fits
+
+
+def test_conversations_side_by_side_count_the_weights_once_their_caches_each_and_the_longest_prefill():
+    def sizes(tokens):
+        return (Footprint("m", 100, 6 * tokens, tokens, 2 * tokens),)
+
+    found = Fit(None, sizes, int(1000 / 0.92) + 1)
+    assert found.at(10, 40, 20).peak_bytes == 100 + 6 * 70 + 40
+    assert replace(found, snapshots=5).at(10, 40, 20).peak_bytes == 100 + (2 + 2 * 5) * 70 + 40
+    assert found.at().peak_bytes == 100 and found.at(10, 40, 20).room_bytes == 1000 - 560
+    assert found.at(68, 50, 20).fits and not found.at(69, 50, 20).fits
+
+
+@pytest.mark.parametrize(
+    "tokens", [300, pytest.param(2000, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.full)]
+)
+def test_a_caches_bytes_are_those_of_a_slot_that_read_so_much(tmp_path, tokens):
+    """Within a row of blocks: caches grow by 256 tokens."""
+    pair = tiny_loaded(tmp_path)
+    slot = pair.slot()
+    for model in (slot.target, slot.draft):
+        list(model.prefill(ids(tokens)))
+    counted, grain = (sum(part.cache_bytes for part in pair.fit.sizes(n)) for n in (tokens, 256))
+    assert abs(slot.nbytes - counted) <= grain
+
+
+@pytest.mark.parametrize("kind", ["window", "recurrent"])
+def test_bounded_caches_stop_growing_and_keep_as_many_snapshots_as_the_memory_allows(tmp_path, kind):
+    fit = tiny_loaded(tmp_path, kind).fit
+    poor, rich = replace(fit, usable_bytes=fit.weight_bytes * 2).with_more_snapshots, fit.with_more_snapshots
+    assert fit.snapshots <= poor.snapshots < rich.snapshots == MOST_SNAPSHOTS
+    near, far = (rich.at(1 << bits).peak_bytes - fit.weight_bytes for bits in (14, 15))
+    assert near <= far < 2 * near and poor.at(1 << 14).peak_bytes < rich.at(1 << 14).peak_bytes
 
 
 @pytest.mark.parametrize(
@@ -144,6 +179,17 @@ def test_one_layer_alone_computes_neither_attention_nor_mlp_before_the_last_toke
     )
     two = taken(Checkpoint("m", tmp_path, config | {"num_hidden_layers": 2}, ()), tokens)
     assert small == big < two.prefill_bytes
+
+
+def test_of_a_size_that_each_layer_has_its_own_of_the_largest_counts(tmp_path):
+    """The bug: Gemma 3n states a list, and `check` refused it as no size."""
+    config = architectures()["gemma3n"].config
+
+    def prefill_bytes(inner):
+        text = config["text_config"] | {"intermediate_size": inner}
+        return taken(Checkpoint("m", tmp_path, config | {"text_config": text}, ()), 64).prefill_bytes
+
+    assert prefill_bytes([64, 128, 64, 64, 64, 64]) == prefill_bytes(128) > prefill_bytes(64)
 
 
 def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):

@@ -11,7 +11,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from fakes.chat import BYTES, networks, tokenizer_in
+from fakes.chat import BYTES, fit_of, networks, tokenizer_in
 from fakes.models import tiny_folder
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.engine import device
@@ -203,7 +203,8 @@ def test_weights_that_are_gone_have_no_entry(files, tmp_path):
 def test_a_session_writes_when_a_conversation_has_doubled_and_at_its_end(weights, tmp_path):
     cache = DiskCache(tmp_path / "disk", 10**9, pytest.fail)
     tokenizer = tokenizer_in(tmp_path)
-    pair = LoadedPair(Pair("t", "t", "d"), ("t", "d"), tokenizer, Slot(*weights), fingerprint=lambda: "f", disk=cache)
+    slot, kept = Slot(*weights), {"fingerprint": lambda: "f", "disk": cache}
+    pair = LoadedPair(Pair("t", "t", "d"), ("t", "d"), tokenizer, slot, fit_of(slot), **kept)
     session, counts = pair.session(), []
     prompt = list(PROMPT)
     for _ in range(7):

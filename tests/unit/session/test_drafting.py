@@ -58,7 +58,7 @@ def test_unmeasured_costs_are_those_of_the_chip_and_a_draft_step_has_its_launche
     monkeypatch.setattr(device, "device_name", lambda: name)
     monkeypatch.setattr(device, "queues_ahead", lambda: launches)
     assumed = begun(drafting()).history.costs.assumed
-    share = TARGET.fresh().cache_bytes(10, 4) / TARGET.weight_bytes
+    share = TARGET.cache_bytes(10, 4) / TARGET.weight_bytes
     assert (
         assumed.verify == chip_of(name).rows(TARGET.network.widest, None, share, TARGET.network.queries_a_key)
         and share > 0

@@ -20,7 +20,6 @@ from specdec_cli.command.process import as_user_error
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.engine import device
 from specdec_cli.pairs.limits import HEADROOM
-from specdec_cli.session.capacity import capacity_of
 from specdec_cli.session.signals import Presses
 from specdec_cli.terminal.display import TraceDisplay
 
@@ -66,9 +65,7 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
 
 
 def test_the_drafts_own_context_counts(pair):
-    session = recorded(*pair)
-    session.slot.draft.context_limit = 50
-    chat, _, _ = chat_with(session)
+    chat, _, _ = chat_with(recorded(*pair, draft_limit=50))
     assert chat.context_limit == 50
     run_command(chat, "/draft off")
     assert chat.context_limit is None
@@ -210,17 +207,15 @@ def test_a_first_message_is_sent_before_anything_is_read(opened):
     assert err.getvalue().startswith("> hello\n")
 
 
-TOKENS = 1500
+TOKENS = 1536
 
 
 @pytest.fixture
 def small(pair, monkeypatch):
     """A chat on a device that holds the weights and the caches of TOKENS tokens."""
-    session = recorded(*pair)
-    capacity = capacity_of(session.pair)
-    room = capacity.weight_bytes + capacity.cache_bytes(TOKENS)
-    monkeypatch.setattr(device, "working_set_bytes", lambda: int(room / HEADROOM) + 2)
-    return chat_with(session, max_tokens=8)
+    room = recorded(*pair).pair.fit.at(TOKENS).peak_bytes
+    monkeypatch.setattr(device, "working_set_bytes", lambda: int(1.02 * room / HEADROOM))
+    return chat_with(recorded(*pair), max_tokens=8)
 
 
 @pytest.mark.slow
@@ -243,9 +238,8 @@ def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_
 
 
 def test_a_pair_that_was_loaded_though_it_does_not_fit_is_not_refused_word_by_word(pair, monkeypatch):
-    session = recorded(*pair)
     monkeypatch.setattr(device, "working_set_bytes", lambda: 1000)
-    assert ran(chat_with(session, max_tokens=8), "hello")[0] == 0
+    assert ran(chat_with(recorded(*pair), max_tokens=8), "hello")[0] == 0
 
 
 FULL = Path("/dev/full")

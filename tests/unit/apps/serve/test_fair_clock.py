@@ -129,7 +129,7 @@ def timed(tmp_path, monkeypatch, request):
     monkeypatch.setattr(device, "prefill_tokens", lambda: CHUNK_TOKENS)
     fake, pair = FakeDevice().install(monkeypatch, ahead=False), tiny_loaded(tmp_path, draft=False)
     fake.drive(pair.first.target, lambda rows: STEP_SECONDS if rows < 8 else rows * TOKEN_SECONDS, 1)
-    desk = Scheduler(lambda: pair, SchedulerOptions(getattr(request, "param", 2), cache_bytes=1 << 30), fake.clock)
+    desk = Scheduler(lambda name: pair, SchedulerOptions(getattr(request, "param", 2), cache_bytes=1 << 30), fake.clock)
     yield desk, fake.clock
     desk.close()
 

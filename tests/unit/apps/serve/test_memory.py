@@ -1,17 +1,17 @@
 """Memory stays within its budget, however many conversations come."""
 
 import time
+from dataclasses import replace
 
 import pytest
 
-from fakes.chat import networks, tokenizer_in
+from fakes.chat import fit_of, networks, tokenizer_in
 from fakes.serving import Client, answer, desk_of, ids, job, tiny_loaded
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair
-from specdec_cli.session.capacity import capacity_of
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -62,7 +62,8 @@ def test_idle_models_take_no_memory(tmp_path, open_desk):
 
     def load():
         target, draft = (CachedModel(network, "m") for network in networks("qwen3"))
-        return LoadedPair(Pair("tiny", "t", "d"), ("t", "d"), tokenizer_in(tmp_path), Slot(target, draft))
+        slot = Slot(target, draft)
+        return LoadedPair(Pair("tiny", "t", "d"), ("t", "d"), tokenizer_in(tmp_path), slot, fit_of(slot))
 
     device.settle()
     before = device.active_memory_bytes()
@@ -94,9 +95,9 @@ def test_accounted_bytes_are_those_that_mlx_holds(tmp_path, kind):
 
 
 def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get_more(tiny, open_desk):
-    capacity = capacity_of(tiny)
-    room = capacity.weight_bytes + capacity.cache_bytes(1500)
-    desk, said = open_desk(tiny, usable_bytes=int(room / HEADROOM) + 2), []
+    fit = tiny.fit.at(1536)
+    small = replace(tiny, fit=replace(tiny.fit, usable_bytes=int(1.02 * fit.peak_bytes / HEADROOM)))
+    desk, said = open_desk(small), []
     for tokens in (100, 1450):
         Client(desk, job(ids(tokens), 4), lambda client, event: said.append(desk.status().warning)).wait()
         said.append(None)

@@ -15,13 +15,11 @@ from fakes.serving import TURNS, Client, alone, answer, ids, job, tiny_loaded
 from specdec_cli.apps.serve import scheduler
 from specdec_cli.apps.serve.conversations import Conversations
 from specdec_cli.apps.serve.job import Busy, JobHandle, Queue, TooLong
-from specdec_cli.apps.serve.running import job_bytes
 from specdec_cli.apps.serve.scheduler import Scheduler
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError
 from specdec_cli.core.events import Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
-from specdec_cli.session.capacity import capacity_of
 
 
 @pytest.fixture
@@ -239,7 +237,8 @@ def test_a_client_that_raises_is_as_one_that_left(pair, desk, monkeypatch):
 def test_what_exceeds_the_memory_is_refused_before_anything_is_allocated(tmp_path, open_desk):
     pair = tiny_loaded(tmp_path, context_limit=128)
     assert answer(open_desk(pair), job(ids(120), 1000)).end.reason == "length"
-    small = open_desk(pair, usable_bytes=int(capacity_of(pair).weight_bytes / HEADROOM) + 1000)
+    fit = replace(pair.fit, usable_bytes=int(pair.fit.weight_bytes / HEADROOM) + 1000)
+    small = open_desk(replace(pair, fit=fit))
     with pytest.raises(
         DoesNotFit, match=r"models and caches need .* at 128 tokens of context; .* are usable"
     ) as refused:
@@ -331,7 +330,7 @@ def test_a_server_that_does_not_start_leaves_no_thread(pair):
     refused = Loads(None, NotAvailable("gone", "pull it"))
     for load, error in ((refused, NotAvailable), (interrupted, KeyboardInterrupt)):
         with pytest.raises(error):
-            Scheduler(load)
+            Scheduler(lambda name, load=load: load())
         assert {*threading.enumerate()} <= before
 
 
@@ -392,10 +391,11 @@ def test_after_a_failure_nothing_of_the_conversation_is_gone_on_with(pair, desk,
 
 
 def test_two_that_fit_only_one_after_the_other_run_one_after_the_other(pair, open_desk):
-    capacity, asked, seen = capacity_of(pair), job(ids(60), 12), []
-    need = capacity.weight_bytes + job_bytes(asked, capacity)
-    for room, most in ((need * 3, 2), (need + job_bytes(asked, capacity) - 1, 1)):
-        desk, later = open_desk(pair, parallel=2, usable_bytes=int(room / HEADROOM) + 1), []
+    asked, seen = job(ids(60), 12), []
+    one, two = (pair.fit.at(*[72] * jobs).peak_bytes for jobs in (1, 2))
+    for room, most in ((one * 3, 2), (two - 1, 1)):
+        fit, later = replace(pair.fit, usable_bytes=int(room / HEADROOM) + 1), []
+        desk = open_desk(replace(pair, fit=fit), parallel=2)
 
         def note(client, event, desk=desk, later=later):
             later.append(Client(desk, job(ids(60, 9), 12), note)) if not later else None

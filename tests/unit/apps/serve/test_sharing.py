@@ -16,7 +16,6 @@ from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine.batch import Batch, Member
 from specdec_cli.engine.cache.rows import MOST_GAPS
-from specdec_cli.session.capacity import capacity_of
 
 
 @pytest.fixture
@@ -150,7 +149,7 @@ def test_quantized_caches_take_turns_and_health_says_so(tmp_path, open_desk):
 
 
 def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
-    monkeypatch.setattr(running.Capacity, "row_bytes", lambda self, tokens, shares_steps: 1 << 60)
+    monkeypatch.setattr(running, "MOST_GAPS", 1 << 40)
     assert set(sizes(together(desk, plain_jobs(3, 20)))) == {1}
 
 
@@ -196,16 +195,16 @@ class Asked:
 
 @pytest.fixture
 def three(pair):
-    """(sharing, its capacity, three jobs)."""
-    capacity = capacity_of(pair)
-    return running.Sharing(pair, capacity, 4), capacity, [Asked(pair, tokens) for tokens in (20, 30, 40)]
+    """(sharing, three jobs)."""
+    return running.Sharing(pair, 4), [Asked(pair, tokens) for tokens in (20, 30, 40)]
 
 
-def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
+def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(pair, three):
     """Rows are as long as the longest, and there are a power of two of them."""
-    sharing, capacity, asked = three
+    sharing, asked = three
     for few in (3, 2):
-        need = capacity.row_bytes(10 * few + 20 + MOST_GAPS, shares_steps=True) * (4 if few == 3 else 2)
+        rows = [part.row_bytes for part in pair.fit.sizes(10 * few + 20 + MOST_GAPS)]
+        need = sum(rows) * (4 if few == 3 else 2)
         for room, sharers in ((need, few), (need - 1, few - 1 if few > 2 else 0)):
             sharing.choose(asked[:few], room)
             assert [job.member.shares for job in asked[:few]] == [at < sharers for at in range(few)]
@@ -214,7 +213,7 @@ def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(three):
 @pytest.mark.parametrize(("seconds", "emitted", "pays"), [(2.99, 1, True), (3.01, 1, False), (4.0, 2, True)])
 def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, seconds, emitted, pays):
     """By the tokens that it gives: four seconds for two of each are less than three turns of a second a token."""
-    sharing, _, asked = three
+    sharing, asked = three
     for one in asked:
         one.emitted = emitted
     for _ in range(running.TRIED_PASSES):
@@ -228,7 +227,7 @@ def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, secon
 @pytest.mark.parametrize(("seconds", "kept"), [(1.9, True), (2.1, False)])
 def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_plain_ones(three, seconds, kept):
     """Two tokens of each against one of each in a second; asked anew at times, and for every number of jobs."""
-    sharing, _, asked = three
+    sharing, asked = three
     sharing.choose(asked, 1 << 60)
     tried = []
     for _ in range(running.RENEWED_PASSES + 1):
@@ -251,6 +250,6 @@ def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():
     """Charged with all of it, two who share would have half of what the third has."""
     now, clock = iter([0.0, 6.0]), FairClock()
     jobs = [SimpleNamespace(had_seconds=0.0, kept=SimpleNamespace(watch=nullcontext())) for _ in range(3)]
-    with Scheduler._timed(SimpleNamespace(_jobs=jobs, _fair=clock, _clock=lambda: next(now)), jobs[:2]):
-        pass
+    sharing = SimpleNamespace(answer=lambda jobs: [], observe=lambda jobs, seconds: None)
+    Scheduler._share(SimpleNamespace(_jobs=jobs, _fair=clock, _clock=lambda: next(now)), sharing, jobs[:2])
     assert [job.had_seconds for job in jobs] == [3.0, 3.0, 0.0] and clock.now == 2.0

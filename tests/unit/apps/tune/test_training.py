@@ -14,7 +14,7 @@ from mlx_lm.tuner.utils import linear_to_lora_layers
 from mlx_lm.utils import _get_classes, load_model
 
 from conformance.architectures import architectures
-from fakes.chat import networks, tokenizer_in
+from fakes.chat import fit_of, networks, tokenizer_in
 from fakes.dispatches import dispatches
 from fakes.packed import packed_folder
 from specdec_cli.apps.tune import kept, training
@@ -231,7 +231,8 @@ def test_on_metal_freed_buffers_are_kept_while_a_training_runs_and_no_longer(mon
 def test_a_draft_with_recurrent_layers_is_refused_before_anything_is_heard(kind, tmp_path):
     """Its Metal kernel has no gradient: the first step failed, after 40 % of the minutes, at every retry."""
     target, draft = (CachedModel(network, kind) for network in networks(kind))
-    loaded = LoadedPair(Pair("tiny", "t", "d"), ("t", "small"), tokenizer_in(tmp_path), Slot(target, draft))
+    slot = Slot(target, draft)
+    loaded = LoadedPair(Pair("tiny", "t", "d"), ("t", "small"), tokenizer_in(tmp_path), slot, fit_of(slot))
     if kind in ("qwen3", "gemma3_text"):
         assert trainee("draft", PairSpec(loaded.pair), loaded, 3, 0).what == "draft"
         return
@@ -385,7 +386,8 @@ def test_what_a_tuned_draft_costs_more_is_said_where_its_adapter_stays_beside_th
 def test_the_values_of_as_many_experts_are_counted_as_a_token_goes_to(kind, key, tmp_path):
     """By names of a configuration, which each family calls otherwise, some were one expert a token."""
     target, draft = (CachedModel(network, kind) for network in networks(kind))
-    loaded = LoadedPair(Pair("tiny", "t", "d"), ("t", "small"), tokenizer_in(tmp_path), Slot(target, draft))
+    slot = Slot(target, draft)
+    loaded = LoadedPair(Pair("tiny", "t", "d"), ("t", "small"), tokenizer_in(tmp_path), slot, fit_of(slot))
     layers, tokens = draft.network.module.layers, PIECE + SAID
     shapes = [part.weight.shape for layer in layers for part in engine.matrices(layer)]
     config = architectures()[kind].config

@@ -10,8 +10,8 @@ from mlx_lm.models.cache import ArraysCache, CacheList, ChunkedKVCache, KVCache,
 from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.engine.cache.cache_kinds import (
     KEPT_SNAPSHOTS,
+    CacheSize,
     KVQuantization,
-    bytes_at,
     put_back,
     rolling,
     state_of,
@@ -72,15 +72,15 @@ def test_bytes_of_a_plain_cache_are_those_it_really_has(tokens):
     cache = KVCache()
     for first in range(0, tokens, 64):
         feed(cache, first, min(64, tokens - first))
-    assert bytes_at(cache, tokens, 64, 4) == cache.keys.nbytes + cache.values.nbytes
-    assert bytes_at(cache, tokens, 64, 2) * 2 == bytes_at(cache, tokens, 64, 4)
+    size = CacheSize.of(cache)
+    assert size.nbytes(tokens, 64, 4) == cache.keys.nbytes + cache.values.nbytes == 2 * size.nbytes(tokens, 64, 2)
 
 
 def test_a_state_is_counted_with_the_one_before_it_and_its_snapshots_and_an_unused_cache_not_at_all():
     cache = ArraysCache(1)
     cache[0] = mx.zeros((1, 8))
-    assert bytes_at(cache, 10_000, 64, 2) == (2 + KEPT_SNAPSHOTS) * 32
-    assert bytes_at(KVCache(), 10_000, 64, 2) == 0
+    assert CacheSize.of(cache).nbytes(10_000, 64, 2) == (2 + KEPT_SNAPSHOTS) * 32
+    assert CacheSize.of(KVCache()).nbytes(10_000, 64, 2) == 0
 
 
 # A sliding window against the set of positions that a ring of that size shows: enumerated, each key its own number.

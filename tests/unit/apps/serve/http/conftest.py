@@ -26,7 +26,7 @@ def model(pair):
 
 @pytest.fixture(scope="module")
 def desk(pair):
-    desk = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None))
+    desk = Scheduler(lambda name: pair, SchedulerOptions(idle_seconds=None))
     yield desk
     desk.close()
 

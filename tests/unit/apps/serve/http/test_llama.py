@@ -36,7 +36,7 @@ def filler(tmp_path_factory):
 @pytest.fixture(scope="module")
 def editor(filler):
     """A client of a server that can fill."""
-    desk = Scheduler(lambda: filler, SchedulerOptions(idle_seconds=None))
+    desk = Scheduler(lambda name: filler, SchedulerOptions(idle_seconds=None))
     with local(model_of(filler, Request(k=4), 1), desk) as client:
         yield client
     desk.close()

@@ -67,10 +67,10 @@ def switching(pairs, pair, model):
     def load(name):
         if name == "refused":
             raise NotAvailable("it was removed", "specdec pull it")
-        return specdec_cli.load(pairs[name])
+        return specdec_cli.load(pairs[name]) if name else pair
 
     switch = Switch(lambda: {name: PairSpec(pair) for name, pair in pairs.items()}, lambda spec: Request(k=0), 2)
-    desk, records = Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None), switch=load), []
+    desk, records = Scheduler(load, SchedulerOptions(idle_seconds=None)), []
     with local(model, desk, records, switch=switch) as client:
         yield client, records
     desk.close()

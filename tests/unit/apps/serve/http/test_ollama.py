@@ -179,7 +179,7 @@ def test_a_suffix_is_filled_before(tmp_path, start):
     pair = specdec_cli.load(target=str(fill_folder(tmp_path / "fill")), drafter="none")
     prompt = pair.text_tokens("<|fim_prefix|>def f(<|fim_suffix|>return x<|fim_middle|>")
     request = Request(k=0, max_tokens=9, drafter="none", stop_tokens=Fill.of(pair.tokenizer).stop_tokens)
-    client = start(Scheduler(lambda: pair, SchedulerOptions()), model_of(pair, Request(k=0, drafter="none"), 1))
+    client = start(Scheduler(lambda name: pair, SchedulerOptions()), model_of(pair, Request(k=0, drafter="none"), 1))
     asked = {"prompt": "def f(", "suffix": "return x", "options": {"num_predict": 9}, "stream": False}
     (answer,) = told(client, "/api/generate", **asked)
     assert "insert" in client.post("/api/show", json={}).json()["capabilities"]

@@ -239,7 +239,7 @@ def weighed(tmp_path, start, tool_folders):
             weigh(folder, call_model(folder, kind).tokenizer)
         pair = specdec_cli.load(target=str(folder), drafter="ngram")
         base = specdec_cli.Request(k=k, drafter="ngram" if k else "none", max_context=4096)
-        return start(Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None)), model_of(pair, base, 1))
+        return start(Scheduler(lambda name: pair, SchedulerOptions(idle_seconds=None)), model_of(pair, base, 1))
 
     return begin
 

@@ -29,7 +29,7 @@ def replied(pair, text):
 
 def test_a_question_typed_by_keyboard_alone_gets_the_answer_of_specdec_run(tab, start, pair, model):
     records = []
-    url = start(Scheduler(lambda: pair, SchedulerOptions(idle_seconds=None)), model, records=records)
+    url = start(Scheduler(lambda name: pair, SchedulerOptions(idle_seconds=None)), model, records=records)
     asked(greeted(tab, url, "demo"), QUESTION)
     rounds, finish = replied(pair, QUESTION)
     assert answer_of(tab) == finish.text != ""
