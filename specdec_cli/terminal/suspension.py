@@ -118,18 +118,6 @@ def in_background(*descriptors: int) -> bool:
 
 
 @contextmanager
-def cursor_for_the_shell(stream: TextIO) -> Iterator[None]:
-    """Around a progress that hides the cursor of the terminal `stream`: it is visible while the process is stopped."""
-
-    def write(sequence: bytes) -> None:
-        with suppress(OSError, ValueError):
-            os.write(stream.fileno(), sequence)
-
-    with Suspension(lambda: write(b"\x1b[?25h"), lambda: write(b"\x1b[?25l")):
-        yield
-
-
-@contextmanager
 def no_echo(keys: TextIO | None, kept_for: int | None = None) -> Iterator[None]:
     """In this context the terminal `keys` echoes nothing; Ctrl-C still interrupts, Ctrl-Z still stops.
 

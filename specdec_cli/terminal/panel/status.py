@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from math import inf
 from threading import Event, RLock, Thread
 from types import TracebackType
@@ -27,6 +28,8 @@ from specdec_cli.terminal.suspension import Suspension, may_draw
 from specdec_cli.terminal.terminal import can_draw, make_console, print_words, safe, terminal_size
 
 PATIENCE_SECONDS = 3.0
+# No data for so long is a stall.
+STALLED_SECONDS: Final = 10.0
 TICK_SECONDS: Final = 0.25
 LEAVING_SECONDS: Final = 2.0
 """Longest wait for a frame that is being written, before the terminal is given back."""
@@ -65,7 +68,7 @@ class StatusLine:
 
     `patience`, else PATIENCE_SECONDS, is how long counted work takes until it is worth a line where nothing can be
     drawn, as in `plain`. What cannot be counted, such as the start of a library, is worth none, unless there is no
-    patience at all.
+    patience at all. Where it `awaits_data`, the row says for how long none has come.
     """
 
     def __init__(
@@ -77,8 +80,9 @@ class StatusLine:
         plain: bool = False,
         patience: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        awaits_data: bool = False,
     ) -> None:
-        self._err, self._title, self._shown, self._clock = err, title, shown, clock
+        self._err, self._title, self._shown, self._clock, self._awaits = err, title, shown, clock, awaits_data
         self._patience = PATIENCE_SECONDS if patience is None else patience
         self._console, self._draws = make_console(err, plain=plain), shown and not plain and can_draw(err)
         self._region = LiveRegion(self._console, err, lambda: terminal_size(err))
@@ -87,9 +91,9 @@ class StatusLine:
     def say(self, step: Step) -> None:
         """How far it is now."""
         with self._drawing:
-            self._step = step
+            self._step, self._heard = step, self._clock()
             if step.of:
-                self._since = min(self._since, self._clock())
+                self._since = min(self._since, self._heard)
             self.tick()
 
     def count(self, done: int, of: int, note: str) -> None:
@@ -109,7 +113,10 @@ class StatusLine:
         """Show how long it has been, where that is another word than before; nothing before or after the context."""
         if not self._open:
             return
-        row = status_row(self._title, self._step, self._clock() - self._began, terminal_size(self._err)[0])
+        step, now = self._step, self._clock()
+        if self._awaits and (quiet := now - self._heard) >= STALLED_SECONDS:
+            step = replace(step, note=f"no data for {lasted(quiet)}")
+        row = status_row(self._title, step, now - self._began, terminal_size(self._err)[0])
         if self._draws and row != self._row:
             self._row = row
             self._region.draw("", [Text(row)])
@@ -121,7 +128,8 @@ class StatusLine:
 
     def __enter__(self) -> Self:
         self._step, self._row, self._told = Step(), "", False
-        self._began, self._open = self._clock(), True
+        self._began = self._heard = self._clock()
+        self._open = True
         self._since = inf if self._patience else self._began
         with ExitStack() as opened:  # a Ctrl-C amid the opening or the closing gives the terminal back, too
             opened.callback(self._leave)

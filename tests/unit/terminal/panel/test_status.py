@@ -120,6 +120,24 @@ def test_its_time_goes_on_while_nothing_is_heard_and_a_line_may_come_in_between(
     assert seen() == ["no head drafts: it is another model's"]
 
 
+def test_where_data_is_awaited_a_stall_is_shown_after_a_while_and_goes_with_the_next_byte(drawn) -> None:
+    screen, err, stream = drawn(60)
+    clock, shown = Clock(), []
+    with StatusLine(err, "downloading", clock=clock, awaits_data=True) as line:
+        for seconds, heard in ((0.0, True), (status.STALLED_SECONDS - 0.1, False), (2.1, False), (1.0, True)):
+            clock.now += seconds
+            line.say(STEPS[1]) if heard else line.tick()
+            stream.feed(err.getvalue())
+            err.seek(err.truncate(0))
+            shown.append(screen.display[0].rstrip())
+    assert shown == [
+        "downloading, 3.1 of 9.6 GB…",
+        "downloading, 3.1 of 9.6 GB · 9 s",
+        "downloading, 3.1 of 9.6 GB · 12 s · no data for 12 s",
+        "downloading, 3.1 of 9.6 GB · 13 s",
+    ]
+
+
 @pytest.mark.slow
 def test_a_thread_of_its_own_keeps_the_time_and_a_narrower_window_shows_it_once() -> None:
     terminal = Terminal(60, 12)
