@@ -179,7 +179,7 @@ def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int,
     if port == 0:
         raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
     files = find(spec)
-    tools = bool(files.tokenizer.call_format)
+    tools = files.tokenizer.call_form is not None
     to = Address(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
     for note in notes(name, to):
         notify(note, plain)
