@@ -6,11 +6,14 @@ kind do too. An answer's rounds follow from the flips alone; seconds are noisy.
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import exp, log
 from statistics import fmean
+
+from pydantic import TypeAdapter
 
 from fakes.machine import BY_NAME, Machine
 from specdec_cli.apps.bench.estimate import Estimate
@@ -34,6 +37,13 @@ SETTINGS = BenchSettings(
     *("qwen3-8b", True, "mlx-community/Qwen3-8B-4bit", (), (*range(9), "auto"), (0.0,), "auto", (), "", 96),
     *("natural", False, 240.0, 0.0, 3),
 )
+
+
+def read_back(text: str) -> BenchResult:
+    """The result in an exported JSON file."""
+    values = json.loads(text)
+    assert values.pop("specdec") == "bench"
+    return TypeAdapter(BenchResult).validate_python(values)
 
 
 def estimate(k, measured, condition=HERE):

@@ -13,8 +13,8 @@ from rich.style import Style
 
 from fakes.bench import sample_result
 from specdec_cli.apps.audit.screen import print_audit
-from specdec_cli.apps.bench.report import compare, reports
-from specdec_cli.apps.bench.screen import print_bench, print_comparison
+from specdec_cli.apps.bench.report import reports
+from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.apps.replay import picture
 from specdec_cli.core.judged import TokenKind
@@ -50,7 +50,6 @@ def audit(out: io.StringIO) -> None:
 
 SCREENS = {
     "a bench": lambda out: print_bench(make_console(out, plain=False), HOSTILE, reports(HOSTILE)),
-    "two benches": lambda out: print_comparison(out, compare(RESULT, HOSTILE), ("a.json", f"{EVIL}.json")),
     "an audit": audit,
     "pairs": lambda out: print_pairs(out, ROWS, 16_000_000_000, True),
     "a line": lambda out: print_line(out, EVIL),
