@@ -19,7 +19,7 @@ from fakes.machine import BY_NAME, Machine
 from specdec_cli.apps.bench.estimate import Estimate
 from specdec_cli.apps.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Sample
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest, Cancelled
-from specdec_cli.measure.prompts import BenchPrompt, PromptId
+from specdec_cli.measure.prompts import PromptId, SamplePrompt
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.system.machine import MachineState
 
@@ -58,11 +58,11 @@ class Texts:
     kinds: dict[str, float]
     tokens: int = 96
 
-    def prompts(self, each: int, seed: int) -> list[BenchPrompt]:
+    def prompts(self, each: int, seed: int) -> list[SamplePrompt]:
         """The text of a simulated prompt is its odds and its seed."""
         luck = random.Random(seed)
         return [
-            BenchPrompt(kind, str(i), f"{self.draw(kind, luck)} {luck.random()}")
+            SamplePrompt(kind, str(i), f"{self.draw(kind, luck)} {luck.random()}")
             for kind in self.kinds
             for i in range(each)
         ]
@@ -162,7 +162,7 @@ def true_log_speedups(simulated: Simulated, texts: Texts, arms, prompts: int) ->
     """The mean over kinds of the mean log speed-up of prompts of that kind, without noise."""
     luck, tokens = random.Random(99), texts.tokens
     pool = [
-        [BenchPrompt(kind, str(i), f"{texts.draw(kind, luck)} {luck.random()}") for i in range(prompts)]
+        [SamplePrompt(kind, str(i), f"{texts.draw(kind, luck)} {luck.random()}") for i in range(prompts)]
         for kind in texts.kinds
     ]
     return {

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from specdec_cli.core.kinds import NONE, kind_of
 from specdec_cli.core.request import DraftContext
-from specdec_cli.measure.prompts import BenchPrompt, PromptId
+from specdec_cli.measure.prompts import PromptId, SamplePrompt
 from specdec_cli.system.machine import MachineState
 
 SCHEMA = 1
@@ -205,7 +205,7 @@ class BenchResult:
         return median(changes) - 1.0 if changes else None
 
 
-def kinds_of(prompts: Iterable[BenchPrompt | PromptId]) -> tuple[str, ...]:
+def kinds_of(prompts: Iterable[SamplePrompt | PromptId]) -> tuple[str, ...]:
     """Each kind once."""
     return tuple(dict.fromkeys(prompt.kind for prompt in prompts))
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specdec_cli.core.errors import UsageError
-from specdec_cli.measure.prompts import KINDS, OWN_KIND, BenchPrompt, from_file, load
+from specdec_cli.measure.prompts import KINDS, OWN_KIND, SamplePrompt, from_file, load
 
 
 def test_every_kind_has_at_least_eight_prompts_and_no_two_are_alike():
@@ -29,11 +29,11 @@ def test_a_file_gives_a_prompt_a_line_or_json_lines_with_line_breaks_and_kinds(t
     file = tmp_path / "prompts"
     file.write_bytes(b"\xef\xbb\xbfdef add(a, b):\r\n\r\n  Tell me a story. \n")
     assert from_file(file) == (
-        BenchPrompt(OWN_KIND, "line 1", "def add(a, b):"),
-        BenchPrompt(OWN_KIND, "line 3", "Tell me a story."),
+        SamplePrompt(OWN_KIND, "line 1", "def add(a, b):"),
+        SamplePrompt(OWN_KIND, "line 3", "Tell me a story."),
     )
     file.write_text("\n" + json.dumps({"prompt": "one\ntwo", "kind": "mail"}) + "\n" + json.dumps({"prompt": "three"}))
-    assert from_file(file) == (BenchPrompt("mail", "line 2", "one\ntwo"), BenchPrompt(OWN_KIND, "line 3", "three"))
+    assert from_file(file) == (SamplePrompt("mail", "line 2", "one\ntwo"), SamplePrompt(OWN_KIND, "line 3", "three"))
 
 
 @pytest.mark.parametrize(
