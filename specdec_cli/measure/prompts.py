@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import one_name
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.textfile import text_of_file
 
 # Short prompts first: a slow machine measures few.
 KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")
@@ -70,12 +69,7 @@ def from_file(path: Path) -> tuple[SamplePrompt, ...]:
     Raises: UsageError, naming file and line, for what is missing, no UTF-8, empty or damaged.
     """
     hint = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
-    try:
-        text = decode_text(read_file(path, piped=True))
-    except OSError as error:
-        raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", hint) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--prompts {path} is not UTF-8: byte {error.start}", hint) from error
+    text = text_of_file(path, f"--prompts {path}", hint)
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise UsageError(f"--prompts {path} holds no prompt: it is empty", hint)

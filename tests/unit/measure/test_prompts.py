@@ -40,7 +40,7 @@ def test_a_file_gives_a_prompt_a_line_or_json_lines_with_line_breaks_and_kinds(t
     ("content", "message"),
     [
         (b"\n \n", "holds no prompt"),
-        (b"fine\ncaf\xe9\n", "is not UTF-8: byte 8"),
+        (b"fine\ncaf\xe9\n", "is not UTF-8: byte 0xe9 at 8 of 10"),
         (b'{"prompt": "fine"}\nplain words\n', "line 2 is not JSON"),
         (b'{"prompt": "fine"}\n["no"]\n', 'line 2 has no text under "prompt"'),
         (b'{"prompt": "  "}\n', 'line 1 has no text under "prompt"'),
@@ -54,4 +54,4 @@ def test_a_damaged_file_is_refused_with_file_and_line(tmp_path, content, message
     with pytest.raises(UsageError) as caught:
         from_file(file)
     assert str(file) in caught.value.message and message in caught.value.message
-    assert "one prompt a line" in caught.value.hint
+    assert "one prompt a line" in caught.value.hint or "iconv" in caught.value.hint
