@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 UNKNOWN = "–"
+# Between statements in a line.
+SEPARATOR = " · "
 # Bytes of each decimal unit.
 SCALES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 

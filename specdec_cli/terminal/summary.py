@@ -10,12 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.core.events import Finish, Prefill, Start
-from specdec_cli.core.format import count, percent, size, speed
+from specdec_cli.core.format import SEPARATOR, count, percent, size, speed
 from specdec_cli.core.gain import Gain, Verdict
 from specdec_cli.core.kinds import FORCED, UNTRIED
 from specdec_cli.terminal.terminal import safe
 
-SEPARATOR = " · "
 Words = tuple[str, str]
 """Words and their style."""
 Closing = Callable[..., list[Text]]

@@ -19,6 +19,7 @@ from fakes.machine import BY_NAME, Machine
 from specdec_cli.apps.bench.estimate import Estimate
 from specdec_cli.apps.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Sample
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest, Cancelled
+from specdec_cli.core.progress import unseen
 from specdec_cli.measure.prompts import PromptId, SamplePrompt
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.system.machine import MachineState
@@ -171,15 +172,13 @@ def true_log_speedups(simulated: Simulated, texts: Texts, arms, prompts: int) ->
     }
 
 
-def run_bench(machine, texts, on_progress=lambda *_: None, tell=lambda _: None, **changes) -> Bench:
+def run_bench(machine, texts, report=unseen, tell=lambda _: None, **changes) -> Bench:
     """A bench that has run: `changes` are settings, or fields of the request."""
     names = {one.name for one in fields(BenchSettings)}
     settings = replace(SETTINGS, **{name: value for name, value in changes.items() if name in names})
     others = {name: value for name, value in changes.items() if name not in names}
     pair = Pair("tiny", "org/target", "org/draft")
-    bench = Bench(
-        replace(BenchRequest(pair, settings, (), ("model",), tuple(texts)), **others), machine, on_progress, tell
-    )
+    bench = Bench(replace(BenchRequest(pair, settings, (), ("model",), tuple(texts)), **others), machine, report, tell)
     bench.run()
     return bench
 

@@ -15,7 +15,7 @@ from typing import Literal
 from specdec_cli.apps.bench import page, report, sentences
 from specdec_cli.apps.bench.command import BenchOptions
 from specdec_cli.apps.bench.result import BenchResult, BenchSettings
-from specdec_cli.apps.bench.screen import bench_progress, print_bench
+from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest
 from specdec_cli.command.command import say
 from specdec_cli.command.export import require_writable, write_export
@@ -34,6 +34,7 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.pairs.registry import record_measured, user_file
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import awake
+from specdec_cli.terminal.panel.status import StatusLine
 from specdec_cli.terminal.terminal import make_console
 
 
@@ -158,7 +159,8 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
 
             interrupt = stack.enter_context(Interrupt())
             machine = load_machine(request, interrupt.requested, line.tell, line.say)
-        run = Bench(request, machine, *stack.enter_context(bench_progress(sys.stderr, quiet)))
+        line = stack.enter_context(StatusLine(sys.stderr, "measuring", shown=not quiet))
+        run = Bench(request, machine, line.say, line.tell)
         try:
             run.run()
         finally:

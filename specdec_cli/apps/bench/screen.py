@@ -1,13 +1,12 @@
-"""A bench on a terminal: its progress, and its report.
+"""The report of a bench on a terminal.
 
 Figures of too few prompts have no interval; names from files are filtered for the terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final, TextIO
+from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -17,27 +16,10 @@ from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.estimate import RULE
 from specdec_cli.apps.bench.report import LengthRow, Report, best_reports
 from specdec_cli.apps.bench.result import BenchResult
-from specdec_cli.core.format import clock, lasted, percent, size
-from specdec_cli.core.progress import Step
+from specdec_cli.core.format import SEPARATOR, lasted, percent, size
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.terminal.panel.status import StatusLine
-from specdec_cli.terminal.summary import SEPARATOR, labelled
+from specdec_cli.terminal.summary import labelled
 from specdec_cli.terminal.terminal import MUTED, safe
-
-
-@contextmanager
-def bench_progress(
-    err: TextIO, quiet: bool
-) -> Iterator[tuple[Callable[[str, float, float], None], Callable[[str], None]]]:
-    """What shows progress on `err`, and what prints a line meanwhile; nothing if `quiet`."""
-    with StatusLine(err, "measuring", shown=not quiet) as line:
-
-        def on_progress(what: str, share: float, seconds_left: float) -> None:
-            note = f"{clock(seconds_left)} left{SEPARATOR}{what.removeprefix('measuring ')}"
-            line.say(Step("", round(100 * share), 100, "%", note))
-
-        yield on_progress, line.tell
-
 
 # The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
 NOISIEST = 10

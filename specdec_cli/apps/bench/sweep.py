@@ -27,7 +27,8 @@ from specdec_cli.apps.bench.result import (
     kinds_of,
 )
 from specdec_cli.core.errors import DoesNotFit
-from specdec_cli.core.format import count
+from specdec_cli.core.format import SEPARATOR, clock, count
+from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.measure.intervals import FEWEST_PROMPTS
 from specdec_cli.measure.prompts import SamplePrompt
 from specdec_cli.pairs.pair import Pair
@@ -88,10 +89,6 @@ class Machine(Protocol):
         """One answer from empty caches; K 0 is mlx-lm's own plain decoding. The bench fills in phase and start."""
 
 
-OnProgress = Callable[[str, float, float], None]
-"""What the bench is doing, the share of the whole that is done, and an estimate of the seconds left."""
-
-
 def in_turns(prompts: Iterable[SamplePrompt], order: Random) -> list[SamplePrompt]:
     """The first prompt of each kind, then the second of each, …; kinds in the given order, prompts in a random one."""
     kinds: dict[str, list[SamplePrompt]] = {}
@@ -110,19 +107,19 @@ def tokens_within(budget_seconds: float, prefill_seconds: float, step_seconds: f
 class Bench:
     """One bench: `run` it, then read `result` if there are `samples`; these only grow.
 
-    `on_progress` hears what goes on, `tell` what the user should know first.
+    `report` hears how much of the time is over and what goes on, `tell` what the user should know first.
     """
 
     def __init__(
         self,
         request: BenchRequest,
         machine: Machine,
-        on_progress: OnProgress = lambda *_: None,
+        report: OnStep = unseen,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.samples: list[Sample] = []
         self.costs: list[CostSample] = []
-        self._request, self._machine, self._on_progress, self._tell = request, machine, on_progress, tell
+        self._request, self._machine, self._report, self._tell = request, machine, report, tell
         self._settings = replace(request.settings, contenders=machine.contenders)
         self._order = Random(self._settings.seed)
         conditions = self._settings.conditions
@@ -192,7 +189,7 @@ class Bench:
 
     def _warm_up(self) -> None:
         """Short answers that are thrown away, as many arms as a share of the budget is for; then answers' length."""
-        self._on_progress("warming up", 0.0, self._left)
+        self._announce("warming up")
         typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]
         trials = next(iter(self._trials.values()))
         plain = trials[0].condition.arm(0)
@@ -242,7 +239,7 @@ class Bench:
     def _measure(self, arms: Sequence[Arm], prompt: SamplePrompt) -> None:
         """The arms, the baseline first, on one prompt in random order; what their rounds cost in its plain steps."""
         names = ", ".join(dict.fromkeys(str(arm.k) for arm in arms[1:]))
-        self._announce(f"measuring K {names} on {prompt.kind}: {prompt.name}")
+        self._announce(f"K {names} on {prompt.kind}: {prompt.name}")
         found = {arm: self._answer(arm, prompt, "confirm") for arm in self._order.sample(arms, len(arms))}
         base = found[arms[0]]
         for arm, sample in found.items():
@@ -279,4 +276,5 @@ class Bench:
 
     def _announce(self, what: str) -> None:
         left = max(self._left, self._fewest_seconds * (1 - self._measured / FEWEST_PROMPTS), 0.0)
-        self._on_progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left)
+        share = self._elapsed / (self._elapsed + left) if left else 1.0
+        self._report(Step("", round(100 * share), 100, "%", f"{clock(left)} left{SEPARATOR}{what}"))

@@ -23,13 +23,13 @@ from rich.text import Text
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
-from specdec_cli.core.format import count
+from specdec_cli.core.format import SEPARATOR, count
 from specdec_cli.core.judged import TokenKind
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.terminal.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
 from specdec_cli.terminal.panel.answer import AnswerRows
-from specdec_cli.terminal.summary import SEPARATOR, columns, summary
+from specdec_cli.terminal.summary import columns, summary
 from specdec_cli.terminal.terminal import can_draw, is_terminal, make_console, print_words, safe
 from specdec_cli.terminal.writer import AnswerWriter
 

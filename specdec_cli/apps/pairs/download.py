@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from specdec_cli.apps.pairs.screen import print_checks
-from specdec_cli.core.format import clock, size
+from specdec_cli.core.format import SEPARATOR, clock, size
 from specdec_cli.core.progress import OnStep, Step
 from specdec_cli.hub import OnBytes
 from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.terminal.display import print_line
 from specdec_cli.terminal.panel.status import StatusLine
-from specdec_cli.terminal.summary import SEPARATOR
 
 # A pace of fewer seconds is chance.
 PACE_SECONDS = 2.0

@@ -30,7 +30,7 @@ from specdec_cli.apps.race.events import (
 )
 from specdec_cli.core import gain
 from specdec_cli.core.events import Finish, RoundDone, Start
-from specdec_cli.core.format import count, percent, speed
+from specdec_cli.core.format import SEPARATOR, count, percent, speed
 from specdec_cli.core.judged import TokenKind, TokenStream
 from specdec_cli.measure.divergence import Divergence
 from specdec_cli.terminal.export import picture
@@ -38,7 +38,7 @@ from specdec_cli.terminal.panel.answer import GUESSED, OWN, folds
 from specdec_cli.terminal.panel.box import boxed, edge, spread
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import legends, round_rows
-from specdec_cli.terminal.summary import SEPARATOR, flow, print_lines, verdict_style
+from specdec_cli.terminal.summary import flow, print_lines, verdict_style
 from specdec_cli.terminal.terminal import MUTED, TerminalFilter, can_draw, make_console, safe, terminal_size, visible
 from specdec_cli.terminal.writer import AnswerWriter
 

@@ -12,11 +12,11 @@ from rich.text import Text
 
 from specdec_cli.apps.tune.documents import Split
 from specdec_cli.apps.tune.figures import Evaluation, Judged, Measured, Trained, TuningProgress, passes
-from specdec_cli.core.format import clock, count, elapsed, percent
+from specdec_cli.core.format import SEPARATOR, clock, count, elapsed, percent
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.intervals import Interval
 from specdec_cli.terminal.panel.status import StatusLine, status_row
-from specdec_cli.terminal.summary import SEPARATOR, labelled
+from specdec_cli.terminal.summary import labelled
 from specdec_cli.terminal.terminal import encodable, make_console, safe, terminal_size
 
 # The time of a long training, and more cells than any row, for the room that curves are left.

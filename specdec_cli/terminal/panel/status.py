@@ -19,11 +19,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.core.events import Reading
-from specdec_cli.core.format import lasted, progress
+from specdec_cli.core.format import SEPARATOR, lasted, progress
 from specdec_cli.core.progress import Step
 from specdec_cli.terminal.panel.box import shortened
 from specdec_cli.terminal.panel.region import LiveRegion
-from specdec_cli.terminal.summary import SEPARATOR
 from specdec_cli.terminal.suspension import Suspension, may_draw
 from specdec_cli.terminal.terminal import can_draw, make_console, print_words, safe, terminal_size
 
