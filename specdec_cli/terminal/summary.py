@@ -198,9 +198,20 @@ def error_lines(error: ErrorLike) -> Text:
     return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
 
 
+def bare_table(lefts: Sequence[str] = (), rights: Sequence[str] = (), space: int = 2) -> Table:
+    """A table without lines: columns to the left, then some to the right, whose cells do not fold."""
+    headed = bool(lefts or rights)
+    table = Table(box=None, show_header=headed, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
+    for heading in lefts:
+        table.add_column(heading, no_wrap=True)
+    for heading in rights:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
 def labelled(rows: Iterable[tuple[Text, Text]]) -> Table:
     """Labels, and texts that fold in a column of their own."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table = bare_table()
     table.add_column(no_wrap=True, min_width=10)
     table.add_column(overflow="fold")
     for row in rows:
@@ -210,7 +221,7 @@ def labelled(rows: Iterable[tuple[Text, Text]]) -> Table:
 
 def columns(rows: Iterable[Sequence[str]]) -> Table:
     """A bold name, a value and perhaps a note, in columns without lines; long ones fold inside their column."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table = bare_table()
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     table.add_column(overflow="fold", style="dim")

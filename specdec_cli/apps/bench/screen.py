@@ -18,7 +18,7 @@ from specdec_cli.apps.bench.report import LengthRow, Report, best_reports
 from specdec_cli.apps.bench.result import BenchResult
 from specdec_cli.core.format import SEPARATOR, lasted, percent, size
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.terminal.summary import labelled
+from specdec_cli.terminal.summary import bare_table, labelled
 from specdec_cli.terminal.terminal import MUTED, safe
 
 # The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
@@ -169,8 +169,7 @@ def kinds_table(kinds: Sequence[LengthRow]) -> Table:
 
 def _table(first: str, others: Sequence[str], space: int = 2) -> Table:
     """The first column to the left, the others to the right."""
-    table = Table(box=None, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    table = bare_table((first,), space=space)
     for heading in others:
         table.add_column(heading, justify="left" if heading == BAR else "right", no_wrap=True)
     return table
