@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from specdec_cli.apps.bench import page, report, sentences
-from specdec_cli.apps.bench.command import BenchOptions
+from specdec_cli.apps.bench.options import BenchOptions
 from specdec_cli.apps.bench.result import BenchResult, BenchSettings
 from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest

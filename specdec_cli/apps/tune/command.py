@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import typer
 
+from specdec_cli.apps.tune.options import TuneOptions
 from specdec_cli.command.command import grouped
 
 app = typer.Typer()
@@ -14,25 +12,6 @@ EXAMPLES = """specdec tune --text ~/src/project --predict-only
 specdec tune -p qwen3-8b --text notes --text ~/src/project --write
 specdec tune --chats --minutes 60
 specdec tune -p qwen3-8b --what medusa --text ~/src/project"""
-
-
-@dataclass(frozen=True, slots=True)
-class TuneOptions:
-    """What is trained, on which text, for how long, and where it is kept."""
-
-    pair: str | None = None
-    target: str | None = None
-    draft: str | None = None
-    adapter: str | None = None
-    text: list[Path] | None = None
-    chats: bool = False
-    what: str | None = None
-    minutes: int = 20
-    predict_only: bool = False
-    seed: int = 0
-    out: str | None = None
-    write: bool = False
-    offline: bool = False
 
 
 @app.command(epilog=EXAMPLES)

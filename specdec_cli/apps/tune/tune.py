@@ -10,8 +10,8 @@ from dataclasses import replace
 from functools import partial
 
 from specdec_cli.apps.tune import documents, kept, screen
-from specdec_cli.apps.tune.command import TuneOptions
 from specdec_cli.apps.tune.figures import Trained
+from specdec_cli.apps.tune.options import TuneOptions
 from specdec_cli.apps.tune.trainee import learning, trainee
 from specdec_cli.apps.tune.training import PIECES, fitting_pieces
 from specdec_cli.apps.tune.tuning import Tuning, identity
