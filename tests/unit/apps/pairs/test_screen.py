@@ -141,7 +141,7 @@ def test_one_row_says_how_much_came_how_fast_and_of_what_and_each_file_that_came
     (err, rows), clock = screen, Clock()
     with PullScreen(err, clock).progress(3 * GB) as report:
         report("Big/config.json", 700, 700)
-        assert rows() == ["Big/config.json  700 B", "downloading, 0.0 of 3.0 GB… · Big/config.json"]
+        assert rows() == ["Big/config.json  700 B", "downloading, 0.0 of 3.0 GB · Big/config.json"]
         clock.now += 30
         report("Big/model-1.safetensors", GB, 2 * GB)
         report("Big/model-1.safetensors", GB - 5, 2 * GB)  # a server that ignores ranges begins anew
