@@ -118,10 +118,11 @@ class LiveRace:
         self._view.apply(event)
         if isinstance(event, RaceFinish):
             self._ended = True
-            self._region.release("", self._rows())
             console = make_console(self._out, plain=False)
             width = min(console.width, terminal_size(self._err)[0])
-            print_lines(console, verdict_lines(event, width), width)
+            told = verdict_lines(event, width)
+            self._region.release("", self._rows(len(told)))
+            print_lines(console, told, width)
         elif self._drawn_at is None or self._clock() - self._drawn_at >= REFRESH_SECONDS:
             self._region.draw("", self._rows())
             self._drawn_at = self._clock()
@@ -134,8 +135,10 @@ class LiveRace:
         with suppress(OSError, ValueError):
             self._region.release("", self._rows())
 
-    def _rows(self) -> list[Text]:
-        return frame_rows(self._view, *terminal_size(self._err))
+    def _rows(self, below: int = 0) -> list[Text]:
+        """The frame, such that so many rows `below` it scroll none of it away."""
+        width, height = terminal_size(self._err)
+        return frame_rows(self._view, width, height - below)
 
 
 def race_file(events: Sequence[RaceEvent], suffix: str) -> str:
