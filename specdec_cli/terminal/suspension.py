@@ -83,6 +83,8 @@ def _resume(*_: object) -> None:
 
 
 STOPPING: Final = "stopping after this piece; Ctrl-C again ends now"
+answered = threading.Event()
+"""Set while that is the last row of the screen: what is drawn by the clock alone would wipe it off."""
 
 
 def answer_press(presses: int, err: TextIO, plain: bool, quiet: bool) -> None:
@@ -95,6 +97,7 @@ def answer_press(presses: int, err: TextIO, plain: bool, quiet: bool) -> None:
             one.leave()
         os._exit(130)
     if not quiet and is_terminal(err):
+        answered.set()
         with suppress(OSError, ValueError):
             os.write(err.fileno(), (f"\n{STOPPING}\n" if plain else f"\r\x1b[2K{STOPPING}").encode())
 

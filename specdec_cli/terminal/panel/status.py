@@ -23,7 +23,7 @@ from specdec_cli.core.format import SEPARATOR, lasted, progress
 from specdec_cli.core.progress import Step
 from specdec_cli.terminal.panel.box import shortened
 from specdec_cli.terminal.panel.region import LiveRegion
-from specdec_cli.terminal.suspension import Suspension, may_draw
+from specdec_cli.terminal.suspension import Suspension, answered, may_draw
 from specdec_cli.terminal.terminal import can_draw, make_console, print_words, safe, terminal_size
 
 PATIENCE_SECONDS = 3.0
@@ -162,7 +162,8 @@ class StatusLine:
 def ticking(tick: Callable[[], None], drawing: Any, seconds: float) -> Iterator[None]:
     """In this context a thread calls `tick` every so many `seconds`, holding the lock `drawing`.
 
-    Not while the process is about to stop: the terminal is the shell's. In the background whoever draws knows it.
+    Not while the process is about to stop: the terminal is the shell's. In the background whoever draws knows it. Nor
+    once a press of Ctrl-C was answered.
     """
     over, stopped = Event(), Event()
 
@@ -170,7 +171,7 @@ def ticking(tick: Callable[[], None], drawing: Any, seconds: float) -> Iterator[
         with suppress(OSError, ValueError):  # the terminal is gone
             while not over.wait(seconds):
                 with drawing:
-                    if not (over.is_set() or (may_draw() and stopped.is_set())):
+                    if not (over.is_set() or answered.is_set() or (may_draw() and stopped.is_set())):
                         tick()
 
     def leave() -> None:  # in a signal's handler
@@ -178,6 +179,7 @@ def ticking(tick: Callable[[], None], drawing: Any, seconds: float) -> Iterator[
         if drawing.acquire(timeout=LEAVING_SECONDS):  # a frame that is being written ends first
             drawing.release()
 
+    answered.clear()
     thread = Thread(target=run, name="ticks", daemon=True)
     with Suspension(leave, stopped.clear):
         thread.start()

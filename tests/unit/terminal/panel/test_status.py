@@ -19,7 +19,8 @@ from specdec_cli.core.progress import Step
 from specdec_cli.terminal.display import PlainDisplay
 from specdec_cli.terminal.panel import status
 from specdec_cli.terminal.panel.live import PanelDisplay
-from specdec_cli.terminal.panel.status import StatusLine, status_row
+from specdec_cli.terminal.panel.status import StatusLine, status_row, ticking
+from specdec_cli.terminal.suspension import answer_press, answered
 
 GB = 10**9
 STEPS = [
@@ -155,6 +156,19 @@ def test_a_thread_of_its_own_keeps_the_time_and_a_narrower_window_shows_it_once(
         assert terminal.lines() == []
     finally:
         terminal.close()
+
+
+def test_nothing_is_drawn_by_the_clock_over_the_answer_to_a_ctrl_c_until_the_next_wait() -> None:
+    """It was on the screen for a quarter of a second, amid a pass of a minute."""
+    ticks = threading.Semaphore(0)
+    for _ in range(2):
+        with ticking(ticks.release, threading.RLock(), 0.001):
+            assert ticks.acquire(timeout=20)
+            answer_press(1, io.StringIO(), plain=False, quiet=True)
+            assert ticks.acquire(timeout=20)  # nothing was said
+            answered.set()
+            while ticks.acquire(timeout=0.1):
+                pass  # one was under way
 
 
 def piped(seconds: tuple[float, ...], failure: type[Exception] | None = None, **options: object) -> str:
