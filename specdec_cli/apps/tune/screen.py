@@ -118,7 +118,7 @@ def tune_progress(err: TextIO, title: str) -> Iterator[Callable[[TuningProgress]
         said = [left, f"loss {now.loss:.2f}", f"agrees {first} → {watched} %"]
         taken = len(status_row("", replace(step, note=SEPARATOR.join(said)), LONG_SECONDS, LONGEST))
         bars = min((terminal_size(err)[0] - 2 - taken) // 2, LIVE_BARS)
-        if bars > 1 and encodable(BARS, err) == BARS:
+        if bars > 1 and len(now.looks) > 1 and encodable(BARS, err) == BARS:
             falling, rising = curves(now.looks, bars)
             said = [left, f"{said[1]} {falling}", f"{said[2]} {rising}"]
         line.say(replace(step, note=SEPARATOR.join(said)))
