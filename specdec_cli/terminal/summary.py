@@ -198,12 +198,14 @@ def error_lines(error: ErrorLike) -> Text:
     return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
 
 
-def bare_table(lefts: Sequence[str] = (), rights: Sequence[str] = (), space: int = 2) -> Table:
-    """A table without lines: columns to the left, then some to the right, whose cells do not fold."""
+def bare_table(lefts: Sequence[str] = (), rights: Sequence[str] = (), space: int = 2, *, labels: bool = False) -> Table:
+    """A table without lines: columns to the left, then some to the right. Where there is little room only the first one
+    folds, if it holds `labels`.
+    """
     headed = bool(lefts or rights)
     table = Table(box=None, show_header=headed, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
-    for heading in lefts:
-        table.add_column(heading, no_wrap=True)
+    for place, heading in enumerate(lefts):
+        table.add_column(heading, no_wrap=place > 0 or not labels)
     for heading in rights:
         table.add_column(heading, justify="right", no_wrap=True)
     return table

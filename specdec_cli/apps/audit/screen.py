@@ -44,7 +44,7 @@ def _answers(audit: Audit) -> Table:
 
 
 def _rounding(audit: Audit) -> Table:
-    table = bare_table(("change of a lead, in logits",), ("measured", "largest", "rms"))
+    table = bare_table(("change of a lead, in logits",), ("measured", "largest", "rms"), labels=True)
     table.add_column("", no_wrap=True)
     for passes in audit.rounding.passes:
         machine, ours = passes.machine, passes.ours

@@ -83,7 +83,7 @@ def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
 def print_judged(out: TextIO, judged: Judged) -> None:
     """Before and after, side by side, also on prompts of other kinds, where there are any; then other drafters."""
     before, after, found, general = judged.before, judged.after, judged.judgement, judged.general
-    table = bare_table(("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"))
+    table = bare_table(("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"), labels=True)
     rates = (percent(one.acceptance.mean, digits=1) for one in (before, after))
     table.add_row("accepted", *rates, _change(found.acceptance, " points", 0.0))
     shares = (" ".join(f"{100 * share:.0f}" for share in one.positions) for one in (before, after))
