@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from pathlib import Path
 
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.readfile import read_file
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.textfile import text_of_bytes, text_of_file
 from specdec_cli.system.link import DESCRIPTOR
 
 
@@ -23,26 +21,11 @@ def read_prompt(argument: str | None, file: Path | None = None, command: str = "
     if watched and argument is None and file is None:
         raise UsageError("there is no prompt", f"{command} 'Return the lines of a file.', or talk: specdec chat")
     piped = b"" if watched else sys.stdin.buffer.read()
-    text = "\n".join(part for part in (_decoded(piped, "stdin", "FILE"), file_text(file), argument or "") if part)
+    text = "\n".join(part for part in (text_of_bytes(piped, "stdin"), file_text(file), argument or "") if part)
     if not text.strip():
         raise UsageError("the prompt is empty: 0 characters", f"give some: {command} 'Return the lines of a file.'")
     return text
 
 
 def file_text(file: Path | None, option: str = "--file", hint: str = "name a file with the prompt") -> str:
-    if file is None:
-        return ""
-    try:
-        return _decoded(read_file(file, piped=True), str(file), str(file))
-    except OSError as error:
-        raise UsageError(f"{option} {file} cannot be read: {error.strerror}", hint) from error
-
-
-def _decoded(data: bytes, source: str, file: str) -> str:
-    try:
-        return decode_text(data)
-    except UnicodeDecodeError as error:
-        raise UsageError(
-            f"{source} is not UTF-8: byte 0x{data[error.start]:02x} at {error.start} of {len(data)}",
-            f"convert it first: iconv -f latin1 -t utf-8 {shlex.quote(str(file))} | specdec run",
-        ) from error
+    return "" if file is None else text_of_file(file, f"{option} {file}", hint)

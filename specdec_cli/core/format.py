@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 UNKNOWN = "–"
+# Between statements in a line.
+SEPARATOR = " · "
 # Bytes of each decimal unit.
 SCALES = {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
-def percent(rate: float | None, *, unknown: str = UNKNOWN, digits: int = 0, sign: str = "", space: str = " ") -> str:
-    """0.617 -> "62 %"; None -> `unknown`. Never "-0 %"; `sign` "+" writes the sign of a gain, too."""
-    return unknown if rate is None else f"{round(100 * rate, digits) + 0.0:{sign}.{digits}f}{space}%"
+def percent(rate: float | None, *, unknown: str = UNKNOWN, digits: int = 0) -> str:
+    """0.617 -> "62 %"; None -> `unknown`. Never "-0 %"."""
+    return unknown if rate is None else f"{round(100 * rate, digits) + 0.0:.{digits}f} %"
 
 
 def count(number: int, noun: str) -> str:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import shlex
+from pathlib import Path
+
+from specdec_cli.core.errors import UsageError
+from specdec_cli.core.readfile import read_file
 
 # Those of four bytes come first: one of them begins like one of two.
 MARKS = {
@@ -33,3 +38,22 @@ def decode_text(data: bytes, *, cut: bool = False) -> str:
     """The text in `data`, the last character of which may be `cut`. Raises: UnicodeDecodeError."""
     encoding = next((name for mark, name in MARKS.items() if data.startswith(mark)), "utf-8-sig")
     return codecs.getincrementaldecoder(encoding)().decode(data, final=not cut)
+
+
+def text_of_file(path: Path, named: str, hint: str) -> str:
+    """The text of a file, or of a pipe, that somebody `named`. Raises: UsageError for one that cannot be read."""
+    try:
+        data = read_file(path, piped=True)
+    except OSError as error:
+        raise UsageError(f"{named} cannot be read: {error.strerror}", hint) from error
+    return text_of_bytes(data, named, shlex.quote(str(path)))
+
+
+def text_of_bytes(data: bytes, named: str, file: str = "FILE") -> str:
+    """Raises: UsageError for bytes that are not UTF-8, with how their `file` is converted."""
+    try:
+        return decode_text(data)
+    except UnicodeDecodeError as error:
+        place = f"byte 0x{error.object[error.start]:02x} at {error.start} of {len(data)}"
+        hint = f"convert it first: iconv -f latin1 -t utf-8 {file}"
+        raise UsageError(f"{named} is not UTF-8: {place}", hint) from error

@@ -19,6 +19,7 @@ from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, row_leads
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
+from specdec_cli.measure.prompts import SamplePrompt
 from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows, difference
 from specdec_cli.session.session import Session
 
@@ -31,18 +32,10 @@ AUTO_ROWS = (5, 9)
 
 
 @dataclass(frozen=True, slots=True)
-class AuditPrompt:
-    """A prompt and its name in the report."""
-
-    name: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class AuditPlan:
     """What is compared: every prompt at each of `ks`, greedily and, unless `temperature` is 0, under `coupled`."""
 
-    prompts: Sequence[AuditPrompt]
+    prompts: Sequence[SamplePrompt]
     ks: Sequence[K]
     drafter: str = DEFAULT_DRAFTER
     max_tokens: int = 64
@@ -96,7 +89,7 @@ def run_audit(session: Session, plan: AuditPlan, on_progress: OnProgress) -> Aud
 
 
 def _compare_text(
-    session: Session, plan: AuditPlan, prompt: AuditPrompt, temperature: float, on_answer: Callable[[str], None]
+    session: Session, plan: AuditPlan, prompt: SamplePrompt, temperature: float, on_answer: Callable[[str], None]
 ) -> tuple[KnownText, Start, list[Finding]]:
     """Plain decoding's answer, the setting, and a finding for each K with no limit yet."""
     ids = session.pair.text_tokens(prompt.text) if plan.raw else session.pair.chat_tokens(prompt.text)

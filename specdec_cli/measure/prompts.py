@@ -1,4 +1,4 @@
-"""The prompts of `specdec bench` (pure): seven kinds of text, eight prompts each, or a file of the user's.
+"""Prompts of bench, in seven kinds of text, and of audit (pure): the bundled ones, or those in a file of the user's.
 
 Law: (kind, name) identifies a prompt. The bundled texts are the project's own, under its licence.
 """
@@ -14,9 +14,8 @@ from typing import Any, Final
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import one_name
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.textfile import text_of_file
 
 # Short prompts first: a slow machine measures few.
 KINDS: Final = ("code", "chat", "prose", "reasoning", "summary", "json", "edit")
@@ -33,7 +32,7 @@ class PromptId:
 
 
 @dataclass(frozen=True, slots=True)
-class BenchPrompt:
+class SamplePrompt:
     """A prompt with its text."""
 
     kind: str
@@ -45,21 +44,24 @@ class BenchPrompt:
         return PromptId(self.kind, self.name)
 
 
-def load(kinds: Sequence[str] = KINDS) -> tuple[BenchPrompt, ...]:
-    """The bundled prompts of these kinds, each kind once, in the order given.
+def load(kinds: Sequence[str] = KINDS) -> tuple[SamplePrompt, ...]:
+    """The bundled prompts of these kinds of bench's, each kind once, in the order given.
 
     Raises: UsageError for an unknown kind, naming the nearest.
     """
     for kind in kinds:
         one_name("--kinds", KINDS)(kind)
-    folder, found = resources.files("specdec_cli.measure") / "prompts_data", []
-    for kind in dict.fromkeys(kinds):
-        entries = tomllib.loads((folder / f"{kind}.toml").read_text(encoding="utf-8"))["prompt"]
-        found += [BenchPrompt(kind, entry["name"], entry["text"].strip("\n")) for entry in entries]
-    return tuple(found)
+    return tuple(prompt for kind in dict.fromkeys(kinds) for prompt in bundled(kind))
 
 
-def from_file(path: Path) -> tuple[BenchPrompt, ...]:
+def bundled(kind: str) -> tuple[SamplePrompt, ...]:
+    """The prompts of one of KINDS, or of `audit`."""
+    file = resources.files("specdec_cli.measure") / "prompts_data" / f"{kind}.toml"
+    entries = tomllib.loads(file.read_text(encoding="utf-8"))["prompt"]
+    return tuple(SamplePrompt(kind, entry["name"], entry["text"].strip("\n")) for entry in entries)
+
+
+def from_file(path: Path) -> tuple[SamplePrompt, ...]:
     """One prompt a line, or JSON Lines `{"prompt": …, "kind"?: …}`, named by line number; empty lines are left out.
 
     The first line that is not empty decides: `{` means JSON Lines.
@@ -67,17 +69,12 @@ def from_file(path: Path) -> tuple[BenchPrompt, ...]:
     Raises: UsageError, naming file and line, for what is missing, no UTF-8, empty or damaged.
     """
     hint = 'one prompt a line, or JSON Lines: {"prompt": "…", "kind": "code"}'
-    try:
-        text = decode_text(read_file(path, piped=True))
-    except OSError as error:
-        raise UsageError(f"--prompts {path} cannot be read: {error.strerror}", hint) from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--prompts {path} is not UTF-8: byte {error.start}", hint) from error
+    text = text_of_file(path, f"--prompts {path}", hint)
     lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
     if not lines:
         raise UsageError(f"--prompts {path} holds no prompt: it is empty", hint)
     if not lines[0][1].startswith("{"):
-        return tuple(BenchPrompt(OWN_KIND, f"line {number}", line) for number, line in lines)
+        return tuple(SamplePrompt(OWN_KIND, f"line {number}", line) for number, line in lines)
     found = []
     for number, line in lines:
         try:
@@ -87,5 +84,5 @@ def from_file(path: Path) -> tuple[BenchPrompt, ...]:
         prompt, kind = (values.get("prompt"), values.get("kind", OWN_KIND)) if isinstance(values, dict) else ("", "")
         if not (isinstance(prompt, str) and prompt.strip() and isinstance(kind, str)):
             raise UsageError(f'--prompts {path}, line {number} has no text under "prompt"', hint)
-        found.append(BenchPrompt(kind, f"line {number}", prompt))
+        found.append(SamplePrompt(kind, f"line {number}", prompt))
     return tuple(found)

@@ -1,5 +1,6 @@
-"""Calls in forms that mlx-lm has no parser for: how each is known, told, enforced and read, a class a form (pure).
+"""Forms of calls: how each is known, told, enforced and read, a class a form (pure).
 
+* `MarkedCalls`: those that mlx-lm has a parser for.
 * `BareCalls`: Llama 3's, `{"name": …, "parameters": {…}}` and nothing else, or `[f(a=1)]`; and that of models whose
   template knows no functions, such as Gemma 3, which are told of them in words (Google's page on function calling).
 * `HarmonyCalls`: gpt-oss's channels (OpenAI's page on the harmony format).
@@ -13,21 +14,14 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import regex
 
 from specdec_cli.models.shape import json_rule
 from specdec_cli.models.text import overlap
-from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.models.tool_calls import Functions, MarkedCalls, MarkedReader, Piece, Spell, ToolCall, sayable
 from specdec_cli.models.turns import Message, one_call_a_turn, words_apart
-
-Piece = tuple[Literal["thinking", "text"], str] | ToolCall
-Spell = Callable[[str], str]
-"""Of a special token's text: how a grammar says it."""
-Functions = Sequence[tuple[str, str]]
-"""(name, JSON schema of the arguments)."""
-
 
 TAG = "<|python_tag|>"
 # What may stand before a call: Llama's tag for programs, and a fence as Gemma writes one. Blanks are those of ASCII, of
@@ -55,6 +49,7 @@ class BareCalls:
     begins: ClassVar[str] = '{"name": "'
     # Whether the form has a place for thinking, which its grammar and its reader then take over.
     thinks: ClassVar[bool] = False
+    enforced: ClassVar[bool] = True
 
     def description(self, tools: Sequence[Mapping[str, Any]]) -> str:
         """What a model is told that has to be; empty where the template does."""
@@ -197,14 +192,6 @@ def _beginning(names: Collection[str]) -> Any:
     return regex.compile(rf"{LEAD}(\[\s*)?(?<object>{HEAD}({said}))|{code}", regex.ASCII)
 
 
-def sayable(name: str, arguments: Any) -> ToolCall:
-    """Raises: ValueError for arguments that are no object of JSON, as NaN is none."""
-    if not isinstance(arguments, dict):
-        raise ValueError("arguments are an object")
-    json.dumps(arguments, allow_nan=False)
-    return ToolCall(name, arguments)
-
-
 class Literals(ast.NodeTransformer):
     """JSON's words for Python's: models write either."""
 
@@ -236,6 +223,7 @@ class HarmonyCalls:
     name: ClassVar[str] = "harmony"
     begins: ClassVar[str] = f"{CHANNEL}commentary to=functions."
     thinks: ClassVar[bool] = True
+    enforced: ClassVar[bool] = True
 
     def description(self, tools: Sequence[Mapping[str, Any]]) -> str:
         """Its template tells the model."""
@@ -249,23 +237,24 @@ class HarmonyCalls:
         """In llguidance's form: a call, or where it need not be, `answer` or any text; before it, thinking and, unless
         the answer has a shape, what the user is told of the calls; two such messages at most before one that must be.
         """
-        bodies = " | ".join(f"call_{place}" for place in range(len(functions)))
+        bodies, constrain = " | ".join(f"call_{place}" for place in range(len(functions))), spell(CONSTRAIN).rule
+        channel, message, start = (spell(mark).rule for mark in (CHANNEL, MESSAGE, START))
         before = '"analysis"' if answer is not None else '("analysis" | "commentary")'
         lines = [
-            f'before: {spell(CHANNEL)} {before} {spell(MESSAGE)} ended {spell(START)} "assistant"',
-            f"ended: ENDED | UNMARKED {spell(END)}\nENDED: UNMARKED {json.dumps(END)}",
+            f'before: {channel} {before} {message} ended {start} "assistant"',
+            f"ended: ENDED | UNMARKED {spell(END).rule}\nENDED: UNMARKED {json.dumps(END)}",
             "UNMARKED: ANY & ~(ANY MARK ANY)\nANY: /(?s:.*)/",
             f"MARK: {' | '.join(map(json.dumps, (*ENDS, START)))}",
             f"call: {bodies}",
         ]
         for place, (name, schema) in enumerate(functions):
             to = json.dumps(f"to=functions.{name}")  # in either of the places that OpenAI's page gives
-            heads = f'{spell(CHANNEL)} "commentary " {to} " " | " " {to} {spell(CHANNEL)} "commentary "'
-            lines += [f'call_{place}: ({heads}) {spell(CONSTRAIN)} "json" {spell(MESSAGE)} arguments_{place}']
+            heads = f'{channel} "commentary " {to} " " | " " {to} {channel} "commentary "'
+            lines += [f'call_{place}: ({heads}) {constrain} "json" {message} arguments_{place}']
             lines += [f"arguments_{place}: {json_rule(schema)}"]
         if must:
             return "\n".join(["start: before{0,2} call", *lines])
-        final = f'final: {spell(CHANNEL)} "final" {spell(MESSAGE)} answer'
+        final = f'final: {channel} "final" {message} answer'
         text = "answer: UNMARKED" if answer is None else f"answer: {answer}"
         return "\n".join(["start: before* (final | call)", final, text, *lines])
 
@@ -343,7 +332,8 @@ class HarmonyReader:
             return [("text", body)]
 
 
-CallForm = BareCalls | HarmonyCalls
+CallForm = MarkedCalls | BareCalls | HarmonyCalls
+CallReader = MarkedReader | BareReader | HarmonyReader
 
 
 def ends_of(has: Callable[[str], bool]) -> tuple[str, ...]:

@@ -23,9 +23,8 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, UsageError
-from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import MAX_DRAFT, Constraint, ShapeKind
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.textfile import text_of_file
 from specdec_cli.models import schema, shape
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.vocab import require_characters
@@ -466,9 +465,4 @@ def read_constraint(kind: ShapeKind, value: str, option: str) -> Constraint:
     path, hint = Path(value).expanduser(), "name a file"
     if kind == "schema":
         hint = f'give a file, or the JSON itself: {option} \'{{"type": "object"}}\''
-    try:
-        return Constraint(kind, decode_text(read_file(path, piped=True)))
-    except OSError as error:
-        raise UsageError(f"{option} {path} cannot be read: {error.strerror}", hint) from error
-    except ValueError as error:
-        raise UsageError(f"{option} {path} is not UTF-8", hint) from error
+    return Constraint(kind, text_of_file(path, f"{option} {path}", hint))

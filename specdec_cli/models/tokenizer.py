@@ -19,7 +19,7 @@ from specdec_cli.models.call_forms import CallForm, ends_of, form_of
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.text import Thinking
 from specdec_cli.models.tokenizer_files import read_alike, tokenizer_files
-from specdec_cli.models.tool_calls import ToolCall, read_calls
+from specdec_cli.models.tool_calls import MarkedCalls, ToolCall
 from specdec_cli.models.turns import ASSISTANT, Message, acceptable, holds_all_words, joined
 from specdec_cli.models.vocab import (
     Spellings,
@@ -244,25 +244,12 @@ class Tokenizer:
         special = {text for text, special in added.values() if special} | ends
         return Spellings(special), Spellings(ends)
 
-    @property
-    def call_marks(self) -> tuple[str, str] | None:
-        """What a call of a function begins and ends with, None where the model knows no calls; an end may be empty."""
-        start, end = self._wrapper.tool_call_start, self._wrapper.tool_call_end
-        return None if start is None or self._wrapper.tool_parser is None else (start, end or "")
-
-    @property
-    def call_format(self) -> str:
-        """The name of the form that calls have, mlx-lm's such as `json_tools`, or ours; empty where there is none."""
-        parse = self._wrapper.tool_parser
-        if parse is not None:
-            return str(parse.__module__).rpartition(".")[2]
-        return "" if self.call_form is None else self.call_form.name
-
     @cached_property
     def call_form(self) -> CallForm | None:
-        """The form that its calls have where mlx-lm has no parser for them; None where it has, or nothing is known."""
-        if self._wrapper.tool_parser is not None:
-            return None
+        """The form that its calls have: mlx-lm's where that has a parser for them, or ours; None if none is known."""
+        start, parse = self._wrapper.tool_call_start, self._wrapper.tool_parser
+        if start and parse is not None:
+            return MarkedCalls((start, self._wrapper.tool_call_end or ""), parse)
         return form_of(self.template, "tools" in self._template_reads[0], lambda text: self.token_of(text) is not None)
 
     def token_of(self, text: str) -> int | None:
@@ -298,20 +285,18 @@ class Tokenizer:
         return text if isinstance(text, str) else ""
 
     def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
-        """(`text` without its calls, the calls), as the parser of this form reads them: mlx-lm's, or ours.
+        """(`text` without its calls, the calls), as the parser of this form reads them; what it cannot read is text.
 
-        Raises: UsageError if the model has none, or, of mlx-lm's, for a call that cannot be read.
+        Raises: UsageError if the model calls none.
         """
-        if self.call_form is not None:
-            reader = self.call_form.reader(tools)
-            pieces = [*reader.feed(text), *reader.finish()]
-            said = "".join(one[1] for one in pieces if not isinstance(one, ToolCall) and one[0] == "text")
-            return said, [one for one in pieces if isinstance(one, ToolCall)]
-        if self.call_marks is None:
+        if self.call_form is None:
             raise UsageError(
                 "this model's template does not support tools", "use a model that was trained to call tools"
             )
-        return read_calls(text, self.call_marks, self._wrapper.tool_parser, tools)
+        reader = self.call_form.reader(tools)
+        pieces = [*reader.feed(text), *reader.finish()]
+        said = "".join(one[1] for one in pieces if not isinstance(one, ToolCall) and one[0] == "text")
+        return said, [one for one in pieces if isinstance(one, ToolCall)]
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
         """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none."""

@@ -1,22 +1,41 @@
-"""Calls of functions: as a grammar in llguidance's Lark form, and read from an answer by the model's own parser (pure).
+"""Calls of functions between two marks, as mlx-lm's parsers read them, and what all forms of calls share (pure).
 
-The grammar is for the form that most templates have: a JSON object with `name` and `arguments` between two marks.
+A grammar, in llguidance's Lark form, is known for the form that most templates have: a JSON object with `name` and
+`arguments`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.models.shape import json_rule, symbol
+from specdec_cli.models.text import overlap
+from specdec_cli.models.turns import Message
 
 JSON_CALLS = "json_tools"
 ANY_OBJECT = '{"type": "object"}'
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A function that the model wants called."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def sayable(name: Any, arguments: Any) -> ToolCall:
+    """Raises: ValueError for a name that is no text, and arguments that are no object of JSON, as NaN is none."""
+    if not isinstance(name, str) or not isinstance(arguments, dict):
+        raise ValueError("a call has a name and an object of arguments")
+    json.dumps(arguments, allow_nan=False)
+    return ToolCall(name, arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,73 +51,138 @@ class Mark:
         return symbol(self.text) if self.token is None else f"({symbol(self.token)} | {symbol(self.text)})"
 
 
-def call_rules(functions: Sequence[tuple[str, str]], start: Mark, end: Mark) -> list[str]:
-    """The rule `call`; `functions` are (name, JSON schema of the arguments). Raises: UsageError for a wrong schema."""
-    bodies = " | ".join(f"call_{place}" for place in range(len(functions)))
-    lines = [f'call: {start.rule} "\\n" ({bodies}) "\\n" {end.rule}']
-    for place, (name, schema) in enumerate(functions):
-        head = json.dumps(f'{{"name": {json.dumps(name)}, "arguments": ')
-        lines += [f'call_{place}: {head} arguments_{place} "}}"', f"arguments_{place}: {json_rule(schema)}"]
-    return lines
-
-
-def required(functions: Sequence[tuple[str, str]], start: Mark, end: Mark, one: bool) -> str:
-    """A grammar of one call or, unless `one`, several on lines of their own."""
-    more = "" if one else ' ("\\n" call)*'
-    return "\n".join([f"start: call{more}", *call_rules(functions, start, end)])
-
-
-def allowed(functions: Sequence[tuple[str, str]], start: Mark, end: Mark, one: bool, answer: str | None) -> str:
-    """A grammar of any text that may go over to calls; where `answer` is a rule, of that or of calls alone."""
-    rules = call_rules(functions, start, end)
-    more = "" if one else ' ("\\n" call)*'
-    if answer is not None:
-        return "\n".join([f"start: answer | call{more}", f"answer: {answer}", *rules])
-    bodies = rules[0].removeprefix(f"call: {start.rule}")
-    lines = ["start: TEXT | before rest" + more, f"rest: {bodies}"]
-    lines.append(f"TEXT: ANY & ~(ANY {symbol(start.text)} ANY)\nANY: /(?s:.*)/")
-    lines.append(
-        f"before: (free_text | free {symbol(start.token)})" if start.token is not None else "before: free_text"
-    )
-    lines.append(f"free_text[suffix={symbol(start.text)}]: /(?s:.*)/\nfree: /(?s:.*)/")
-    return "\n".join([*lines, *rules])
-
-
+Piece = tuple[Literal["thinking", "text"], str] | ToolCall
+Spell = Callable[[str], Mark]
+"""How a grammar says the text of what may be a special token."""
+Functions = Sequence[tuple[str, str]]
+"""(name, JSON schema of the arguments)."""
 Parser = Callable[[str, list[dict[str, Any]] | None], Any]
 """mlx-lm's for one model: what stands between the marks, and the tools; one call or several."""
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A function that the model wants called."""
+class MarkedCalls:
+    """What `parse` reads between two `marks`, of which the second may be empty: then it ends with the answer."""
 
-    name: str
-    arguments: Mapping[str, Any]
+    marks: tuple[str, str]
+    parse: Parser
+    thinks: ClassVar[bool] = False
 
+    @property
+    def name(self) -> str:
+        """That of mlx-lm's module."""
+        return str(self.parse.__module__).rpartition(".")[2]
 
-def read_calls(
-    text: str, marks: tuple[str, str], parse: Parser, tools: Sequence[Mapping[str, Any]] = ()
-) -> tuple[str, list[ToolCall]]:
-    """(`text` without its calls, the calls); a call stands between the two `marks`, an empty second one being the end.
+    @property
+    def enforced(self) -> bool:
+        """Whether its grammar is known."""
+        return self.name == JSON_CALLS
 
-    Raises: UsageError for a call that cannot be read.
-    """
-    (start, end), rest, calls = marks, "", []
-    while (at := text.find(start)) >= 0:
-        rest, text = rest + text[:at], text[at + len(start) :]
-        inner, _, text = text.partition(end) if end else (text, "", "")
-        with untrusted(partial(_unreadable, inner)):
-            found = parse(inner, [dict(tool) for tool in tools] or None)
-            calls += [_call(one) for one in (found if isinstance(found, list) else [found])]
-    return rest + text, calls
+    @property
+    def begins(self) -> str:
+        """An answer that is going to call."""
+        return self.marks[0]
+
+    def description(self, tools: Sequence[Mapping[str, Any]]) -> str:
+        """The template tells the model."""
+        return ""
+
+    def history(self, messages: Sequence[Message]) -> Sequence[Message]:
+        """Earlier turns as the template takes them."""
+        return messages
+
+    def grammar(self, functions: Functions, spell: Spell, must: bool, one: bool, answer: str | None) -> str:
+        """One call or, unless `one`, several on lines of their own. Where they need not be, any text that may go over
+        to them, or where `answer` is a rule, that or calls alone. Raises: UsageError for a wrong schema.
+        """
+        start, end = map(spell, self.marks)
+        body = f'"\\n" ({" | ".join(f"call_{place}" for place in range(len(functions)))}) "\\n" {end.rule}'
+        more, rules = "" if one else ' ("\\n" call)*', [f"call: {start.rule} {body}"]
+        for place, (name, schema) in enumerate(functions):
+            head = json.dumps(f'{{"name": {json.dumps(name)}, "arguments": ')
+            rules += [f'call_{place}: {head} arguments_{place} "}}"', f"arguments_{place}: {json_rule(schema)}"]
+        if must:
+            return "\n".join([f"start: call{more}", *rules])
+        if answer is not None:
+            return "\n".join([f"start: answer | call{more}", f"answer: {answer}", *rules])
+        begun = "free_text" if start.token is None else f"(free_text | free {symbol(start.token)})"
+        lines = [
+            f"start: TEXT | before rest{more}",
+            f"rest: {body}",
+            f"TEXT: ANY & ~(ANY {symbol(start.text)} ANY)\nANY: /(?s:.*)/",
+            f"before: {begun}",
+            f"free_text[suffix={symbol(start.text)}]: /(?s:.*)/\nfree: /(?s:.*)/",
+        ]
+        return "\n".join([*lines, *rules])
+
+    def reader(self, tools: Sequence[Mapping[str, Any]]) -> MarkedReader:
+        """A reader of one answer."""
+        return MarkedReader(self, tools)
+
+    def read(self, inner: str, tools: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
+        """The calls that stand between two marks. Raises: UsageError."""
+        with untrusted(lambda reason: UsageError(f"a tool call cannot be read: {reason}", "ask again")):
+            found = self.parse(inner, [dict(tool) for tool in tools] or None)
+            return [_call(one) for one in (found if isinstance(found, list) else [found])]
 
 
 def _call(found: Mapping[str, Any]) -> ToolCall:
     arguments = found.get("arguments", found.get("parameters")) or {}
-    if isinstance(arguments, str):
-        arguments = jsonfile.parse_object(arguments)
-    return ToolCall(found["name"], arguments)
+    return sayable(found["name"], jsonfile.parse_object(arguments) if isinstance(arguments, str) else arguments)
 
 
-def _unreadable(written: str, reason: str) -> SpecdecError:
-    return UsageError(f"a tool call cannot be read: {written.strip()[:120]} ({reason})", "ask again")
+class MarkedReader:
+    """Splits an answer into text and calls: a call is whole or it is text, and no text is held back without need.
+
+    Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it
+    ends; what cannot be read then goes on as the text that it was.
+    """
+
+    def __init__(self, form: MarkedCalls, tools: Sequence[Mapping[str, Any]]) -> None:
+        self._form, self._tools = form, tools
+        self._start, self._end = form.marks
+        # Blanks before the first text are dropped once a call was read.
+        self._held, self._inside, self._fresh, self._said = "", False, False, False
+
+    def feed(self, text: str) -> Iterator[Piece]:
+        """The pieces that `text` made certain; no text is empty."""
+        self._held += text
+        while True:
+            if self._inside:
+                end = self._held.find(self._end) if self._end else -1
+                if end < 0:
+                    return
+                yield from self._close(end + len(self._end))
+                continue
+            at = self._held.find(self._start)
+            if at < 0:
+                sure = self._held[: len(self._held) - overlap(self._held, self._start)]
+                yield from self._tell(len(sure.rstrip()))
+                return
+            yield from self._tell(len(self._held[:at].rstrip()))
+            self._inside = True
+
+    def finish(self) -> Iterator[Piece]:
+        """The rest: an unfinished call is read as far as it came."""
+        if self._inside:
+            yield from self._close(len(self._held))
+        yield from self._tell(len(self._held))
+
+    def _tell(self, length: int) -> list[Piece]:
+        text, self._held = self._held[:length], self._held[length:]
+        if self._fresh and not self._said:
+            text = text.lstrip()
+        self._said = self._said or bool(text)
+        return [("text", text)] if text else []
+
+    def _close(self, length: int) -> Sequence[Piece]:
+        """The calls in the first `length` characters, or their text where they cannot be read."""
+        self._inside = False
+        inner = self._held[:length].lstrip().removeprefix(self._start).removesuffix(self._end)
+        calls: list[ToolCall] = []
+        with suppress(SpecdecError):
+            calls = self._form.read(inner, self._tools)
+        if not calls:
+            return self._tell(length)
+        self._held, self._fresh = self._held[length:], True
+        return calls

@@ -10,12 +10,11 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.core.events import Finish, Prefill, Start
-from specdec_cli.core.format import count, percent, size, speed
+from specdec_cli.core.format import SEPARATOR, count, percent, size, speed
 from specdec_cli.core.gain import Gain, Verdict
 from specdec_cli.core.kinds import FORCED, UNTRIED
 from specdec_cli.terminal.terminal import safe
 
-SEPARATOR = " · "
 Words = tuple[str, str]
 """Words and their style."""
 Closing = Callable[..., list[Text]]
@@ -199,9 +198,22 @@ def error_lines(error: ErrorLike) -> Text:
     return text.append("\n").append("hint:", "cyan").append(f" {hint}") if hint else text
 
 
+def bare_table(lefts: Sequence[str] = (), rights: Sequence[str] = (), space: int = 2, *, labels: bool = False) -> Table:
+    """A table without lines: columns to the left, then some to the right. Where there is little room only the first one
+    folds, if it holds `labels`.
+    """
+    headed = bool(lefts or rights)
+    table = Table(box=None, show_header=headed, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
+    for place, heading in enumerate(lefts):
+        table.add_column(heading, no_wrap=place > 0 or not labels)
+    for heading in rights:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
 def labelled(rows: Iterable[tuple[Text, Text]]) -> Table:
     """Labels, and texts that fold in a column of their own."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table = bare_table()
     table.add_column(no_wrap=True, min_width=10)
     table.add_column(overflow="fold")
     for row in rows:
@@ -211,7 +223,7 @@ def labelled(rows: Iterable[tuple[Text, Text]]) -> Table:
 
 def columns(rows: Iterable[Sequence[str]]) -> Table:
     """A bold name, a value and perhaps a note, in columns without lines; long ones fold inside their column."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table = bare_table()
     table.add_column(no_wrap=True, style="bold")
     table.add_column(overflow="fold")
     table.add_column(overflow="fold", style="dim")

@@ -83,6 +83,8 @@ def _resume(*_: object) -> None:
 
 
 STOPPING: Final = "stopping after this piece; Ctrl-C again ends now"
+answered = threading.Event()
+"""Set while that is the last row of the screen: what is drawn by the clock alone would wipe it off."""
 
 
 def answer_press(presses: int, err: TextIO, plain: bool, quiet: bool) -> None:
@@ -95,6 +97,7 @@ def answer_press(presses: int, err: TextIO, plain: bool, quiet: bool) -> None:
             one.leave()
         os._exit(130)
     if not quiet and is_terminal(err):
+        answered.set()
         with suppress(OSError, ValueError):
             os.write(err.fileno(), (f"\n{STOPPING}\n" if plain else f"\r\x1b[2K{STOPPING}").encode())
 
@@ -115,18 +118,6 @@ def in_background(*descriptors: int) -> bool:
         with suppress(OSError, ValueError):
             return os.tcgetpgrp(descriptor) != os.getpgrp()
     return False
-
-
-@contextmanager
-def cursor_for_the_shell(stream: TextIO) -> Iterator[None]:
-    """Around a progress that hides the cursor of the terminal `stream`: it is visible while the process is stopped."""
-
-    def write(sequence: bytes) -> None:
-        with suppress(OSError, ValueError):
-            os.write(stream.fileno(), sequence)
-
-    with Suspension(lambda: write(b"\x1b[?25h"), lambda: write(b"\x1b[?25l")):
-        yield
 
 
 @contextmanager

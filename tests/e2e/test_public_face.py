@@ -232,5 +232,5 @@ def test_tools_reach_the_template_and_calls_are_parsed(tmp_path):
     text, calls = tokenizer.tool_calls(written, [TOOL])
     assert text == "Sure. Done." and calls == [specdec.ToolCall("add", {"a": 2})]
     for call in ("nonsense", '{"arguments": {}}', '{"name": "add", "arguments": "{"}', "[" * 100_000):
-        with pytest.raises(specdec.UsageError, match="a tool call cannot be read: "):
-            tokenizer.tool_calls(f"<tool_call>{call}</tool_call>")
+        unread = f"<tool_call>{call}</tool_call>"
+        assert tokenizer.tool_calls(unread) == (unread, [])

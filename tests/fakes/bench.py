@@ -6,17 +6,21 @@ kind do too. An answer's rounds follow from the flips alone; seconds are noisy.
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from math import exp, log
 from statistics import fmean
 
+from pydantic import TypeAdapter
+
 from fakes.machine import BY_NAME, Machine
 from specdec_cli.apps.bench.estimate import Estimate
 from specdec_cli.apps.bench.result import BenchResult, BenchSettings, Condition, Contender, Environment, Sample
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest, Cancelled
-from specdec_cli.measure.prompts import BenchPrompt, PromptId
+from specdec_cli.core.progress import unseen
+from specdec_cli.measure.prompts import PromptId, SamplePrompt
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.system.machine import MachineState
 
@@ -36,6 +40,13 @@ SETTINGS = BenchSettings(
 )
 
 
+def read_back(text: str) -> BenchResult:
+    """The result in an exported JSON file."""
+    values = json.loads(text)
+    assert values.pop("specdec") == "bench"
+    return TypeAdapter(BenchResult).validate_python(values)
+
+
 def estimate(k, measured, condition=HERE):
     """By hand: log speed-ups of one arm."""
     return Estimate(condition.arm(k), {PromptId("code", str(at)): value for at, value in enumerate(measured)})
@@ -48,11 +59,11 @@ class Texts:
     kinds: dict[str, float]
     tokens: int = 96
 
-    def prompts(self, each: int, seed: int) -> list[BenchPrompt]:
+    def prompts(self, each: int, seed: int) -> list[SamplePrompt]:
         """The text of a simulated prompt is its odds and its seed."""
         luck = random.Random(seed)
         return [
-            BenchPrompt(kind, str(i), f"{self.draw(kind, luck)} {luck.random()}")
+            SamplePrompt(kind, str(i), f"{self.draw(kind, luck)} {luck.random()}")
             for kind in self.kinds
             for i in range(each)
         ]
@@ -152,7 +163,7 @@ def true_log_speedups(simulated: Simulated, texts: Texts, arms, prompts: int) ->
     """The mean over kinds of the mean log speed-up of prompts of that kind, without noise."""
     luck, tokens = random.Random(99), texts.tokens
     pool = [
-        [BenchPrompt(kind, str(i), f"{texts.draw(kind, luck)} {luck.random()}") for i in range(prompts)]
+        [SamplePrompt(kind, str(i), f"{texts.draw(kind, luck)} {luck.random()}") for i in range(prompts)]
         for kind in texts.kinds
     ]
     return {
@@ -161,15 +172,13 @@ def true_log_speedups(simulated: Simulated, texts: Texts, arms, prompts: int) ->
     }
 
 
-def run_bench(machine, texts, on_progress=lambda *_: None, tell=lambda _: None, **changes) -> Bench:
+def run_bench(machine, texts, report=unseen, tell=lambda _: None, **changes) -> Bench:
     """A bench that has run: `changes` are settings, or fields of the request."""
     names = {one.name for one in fields(BenchSettings)}
     settings = replace(SETTINGS, **{name: value for name, value in changes.items() if name in names})
     others = {name: value for name, value in changes.items() if name not in names}
     pair = Pair("tiny", "org/target", "org/draft")
-    bench = Bench(
-        replace(BenchRequest(pair, settings, (), ("model",), tuple(texts)), **others), machine, on_progress, tell
-    )
+    bench = Bench(replace(BenchRequest(pair, settings, (), ("model",), tuple(texts)), **others), machine, report, tell)
     bench.run()
     return bench
 

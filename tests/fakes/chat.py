@@ -110,7 +110,7 @@ def chat_with(session, open_pair=None, **settings):
     """(chat, out, err); `settings` replace those of a chat with K = 4 and short answers."""
     out, err = io.StringIO(), io.StringIO()
     loaded = Loaded(PairSpec(PAIR, "model"), session)
-    own = {name: settings.pop(name) for name in ("overflow", "think") if name in settings}
+    own = {name: settings.pop(name) for name in ("overflow",) if name in settings}
     chosen = ChatSettings(Request(**{"max_tokens": 24, "k": PAIR.k} | settings), panel=False, **own)
     return Chat(loaded, open_pair or Refusing(), ChatScreen(out, err), chosen), out, err
 

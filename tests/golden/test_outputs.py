@@ -215,7 +215,6 @@ def test_frames_on_a_terminal_are_as_recorded(tmp_path):
     race = ("race", "--raw", "-k", "4", "-n", "24", "--temp", "0", "def read_lines(path):")
     shown = {
         "panel": frames(("replay", TRACE, "--speed", "inf"), tmp_path),
-        "bench": frames(("bench", "--compare", DATA / "before.json", DATA / "after.json"), tmp_path),
         "race": [mask_race(frame, tmp_path) for frame in frames(race, tmp_path)],
     }
     agree("frames", shown, lambda key: key == "race")

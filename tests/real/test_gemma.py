@@ -10,7 +10,8 @@ import specdec_cli as specdec
 from fakes.planted import left_over
 from real import released
 from real.answers import LONG, SETTINGS, TEXTS, equal, plain, spoken
-from specdec_cli.measure.audit import AuditPlan, AuditPrompt, run_audit
+from specdec_cli.measure.audit import AuditPlan, run_audit
+from specdec_cli.measure.prompts import SamplePrompt
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 TOKENS, END_OF_TURN = 32, 106
@@ -98,7 +99,7 @@ def test_quantized_caches_say_what_plain_decoding_with_them_says(gemma):
 
 def audited(folder):
     pair = specdec.load(target=str(folder))
-    plan = AuditPlan([AuditPrompt("code", TEXTS[0])], (4,), "ngram", 24, temperature=0.0, raw=True)
+    plan = AuditPlan([SamplePrompt("", "code", TEXTS[0])], (4,), "ngram", 24, temperature=0.0, raw=True)
     return run_audit(pair.session(), plan, lambda *_: None)
 
 

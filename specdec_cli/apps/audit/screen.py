@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.measure.divergence import Audit, Finding, Token
+from specdec_cli.terminal.summary import bare_table
 from specdec_cli.terminal.terminal import make_console, safe, visible
 
 COLOURS = {"identical": "green", "near-tie": "yellow", "diverged": "bold red"}
@@ -30,17 +31,9 @@ def print_audit(out: TextIO, audit: Audit) -> None:
     console.print(Text.assemble((name, f"bold {colour}"), ":", safe(rest)))
 
 
-def _table() -> Table:
-    return Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-
-
 def _answers(audit: Audit) -> Table:
-    table = _table()
     several = len({finding.k for finding in audit.findings}) > 1
-    for heading in ("prompt", "rule", *(["K"] * several)):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("accepted", "tokens"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = bare_table(("prompt", "rule", *(["K"] * several)), ("accepted", "tokens"))
     table.add_column("against plain decoding", overflow="fold")
     for finding in audit.findings:
         k = [str(finding.k)] if several else []
@@ -51,10 +44,7 @@ def _answers(audit: Audit) -> Table:
 
 
 def _rounding(audit: Audit) -> Table:
-    table = _table()
-    table.add_column("change of a lead, in logits", no_wrap=True)
-    for heading in ("measured", "largest", "rms"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = bare_table(("change of a lead, in logits",), ("measured", "largest", "rms"), labels=True)
     table.add_column("", no_wrap=True)
     for passes in audit.rounding.passes:
         machine, ours = passes.machine, passes.ours

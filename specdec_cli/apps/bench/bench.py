@@ -14,8 +14,8 @@ from typing import Literal
 
 from specdec_cli.apps.bench import page, report, sentences
 from specdec_cli.apps.bench.options import BenchOptions
-from specdec_cli.apps.bench.result import BenchResult, BenchSettings, read_result
-from specdec_cli.apps.bench.screen import bench_progress, print_bench, print_comparison
+from specdec_cli.apps.bench.result import BenchResult, BenchSettings
+from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest
 from specdec_cli.command.command import say
 from specdec_cli.command.export import require_writable, write_export
@@ -34,14 +34,12 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.pairs.registry import record_measured, user_file
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import awake
+from specdec_cli.terminal.panel.status import StatusLine
 from specdec_cli.terminal.terminal import make_console
 
 
 def run(models: ContenderOptions, options: BenchOptions) -> bool:
-    """Measure, or compare two files. Whether all was measured that was asked for."""
-    if options.compare is not None:
-        _compare(options.compare, options.json)
-        return True
+    """Whether all was measured that was asked for."""
     with choosing(models, shown=not options.quiet):
         request, reason = _request(models, options)
     result = _measure(request, reason, options.export or [], options.quiet)
@@ -161,7 +159,8 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
 
             interrupt = stack.enter_context(Interrupt())
             machine = load_machine(request, interrupt.requested, line.tell, line.say)
-        run = Bench(request, machine, *stack.enter_context(bench_progress(sys.stderr, quiet)))
+        line = stack.enter_context(StatusLine(sys.stderr, "measuring", shown=not quiet))
+        run = Bench(request, machine, line.say, line.tell)
         try:
             run.run()
         finally:
@@ -179,11 +178,3 @@ def _write(result: BenchResult, pair: Pair) -> None:
     k = sentences.chosen_k(found)
     record_measured(user_file(), pair, k, sentences.entry(found))
     say(f"{pair.name} now starts at K {k}: {user_file()}")
-
-
-def _compare(paths: tuple[Path, Path], json: bool) -> None:
-    found = report.compare(*map(read_result, paths))
-    if json:
-        sys.stdout.write(sentences.comparison_text(found))
-    else:
-        print_comparison(sys.stdout, found, (paths[0].name, paths[1].name))

@@ -11,8 +11,7 @@ from specdec_cli.command.options import ContenderOptions
 app = typer.Typer()
 EXAMPLES = """specdec bench
 specdec bench -p qwen3-8b --kinds code,chat --write
-specdec bench --time-budget 10m --export bench.json --export bench.html
-specdec bench --compare before.json after.json"""
+specdec bench --time-budget 10m --export bench.json --export bench.html"""
 
 
 @app.command(epilog=EXAMPLES)

@@ -23,7 +23,7 @@ from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.measure.plain import plain_tokens
-from specdec_cli.measure.prompts import BenchPrompt, PromptId
+from specdec_cli.measure.prompts import PromptId, SamplePrompt
 from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.session.load import Wishes, beside, load_spec
 from specdec_cli.session.session import Session
@@ -53,7 +53,7 @@ class LiveMachine:
         self.contenders = _contenders(sessions, request)
         self.environment = _environment(self._any)
 
-    def fitting(self, prompts: Sequence[BenchPrompt], tokens: int) -> list[BenchPrompt]:
+    def fitting(self, prompts: Sequence[SamplePrompt], tokens: int) -> list[SamplePrompt]:
         limit = min(session.pair.context.tokens(Request()) or sys.maxsize for session in self._sessions.values())
         return [prompt for prompt in prompts if len(self._tokens(prompt)) + tokens <= limit]
 
@@ -63,7 +63,7 @@ class LiveMachine:
         while (left := end - self.clock()) > 0 and not self._cancelled():
             time.sleep(min(left, 0.1))
 
-    def answer(self, arm: Arm, prompt: BenchPrompt, max_tokens: int) -> Sample:
+    def answer(self, arm: Arm, prompt: SamplePrompt, max_tokens: int) -> Sample:
         session, ids = self._sessions.get(arm.contender.draft, self._any), self._tokens(prompt)
         stops = sorted(self._any.pair.tokenizer.stop_tokens) if self._request.settings.ends == "fixed" else []
         request = Request(
@@ -133,7 +133,7 @@ class LiveMachine:
             **{name: stats[name] for name in FROM_STATS},
         )
 
-    def _tokens(self, prompt: BenchPrompt) -> list[int]:
+    def _tokens(self, prompt: SamplePrompt) -> list[int]:
         if prompt.id not in self._ids:
             encode = self._any.pair.text_tokens if self._request.settings.raw else self._any.pair.chat_tokens
             self._ids[prompt.id] = encode(prompt.text)

@@ -19,7 +19,6 @@ class BenchOptions:
     time_budget: str = "2m"
     write: bool = False
     export: list[Path] | None = None
-    compare: tuple[Path, Path] | None = None
     temps: list[float] | None = None
     drafters: list[str] | None = None
     raw: bool = False

@@ -1,4 +1,4 @@
-"""What a result says: rows by K and by kind, costs of a round, and two results side by side (pure).
+"""What a result says: rows by K and by kind, and costs of a round (pure).
 
 Every figure follows from the result. Letters: K draft length, n rows of a target pass; costs are in plain steps.
 Speed-ups are ratios to mlx-lm's plain decoding of the same prompt.
@@ -7,11 +7,10 @@ Speed-ups are ratios to mlx-lm's plain decoding of the same prompt.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from math import log
 from statistics import median
-from typing import Any, Literal
+from typing import Literal
 
 from specdec_cli.apps.bench.estimate import Estimate, Recommendation, arms_of, better, estimates, log_rates, recommend
 from specdec_cli.apps.bench.result import BenchResult, Condition, CostSample, Length, Sample, kinds_of
@@ -201,63 +200,3 @@ def best_reports(found: Sequence[Report]) -> list[Report]:
         recommendation = better([(one.recommendation, one.estimates) for one in mine])
         chosen.append(next(one for one in mine if one.recommendation is recommendation))
     return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One K in both results."""
-
-    k: Length
-    first: LengthRow
-    second: LengthRow
-
-    @property
-    def ratio(self) -> Interval | None:
-        """The second's tokens a second ÷ the first's, with the interval of two independent benches; None if unknown."""
-        one, other = self.first.tokens_per_second, self.second.tokens_per_second
-        if one is None or other is None or min(one.prompts, other.prompts) < FEWEST_PROMPTS:
-            return None
-        mean = log(other.mean / one.mean)
-        half = (log(one.high / one.low) ** 2 + log(other.high / other.low) ** 2) ** 0.5 / 2
-        return Interval(mean, mean - half, mean + half, min(one.prompts, other.prompts)).exp()
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """The K that both measured, and every setting and version in which they differ: name -> (first, second)."""
-
-    differences: Mapping[str, tuple[str, str]]
-    changes: tuple[tuple[str, tuple[Change, ...]], ...]
-
-
-def compare(one: BenchResult, other: BenchResult) -> Comparison:
-    """Rows of the conditions that both have. Two results of one condition each are compared whatever these are."""
-    first, second = reports(one), reports(other)
-    alone = len(first) == len(second) == 1
-    both = [(a, b) for a in first for b in second if alone or a.condition == b.condition]
-    changes = []
-    for a, b in both:
-        rows = {row.k: row for row in b.rows}
-        changes.append((a.name, tuple(Change(row.k, row, rows[row.k]) for row in a.rows if row.k in rows)))
-    facts, others = _facts(one), _facts(other)
-    pairs = {name: (str(facts.get(name, "–")), str(others.get(name, "–"))) for name in facts | others}
-    return Comparison({name: pair for name, pair in pairs.items() if pair[0] != pair[1]}, tuple(changes))
-
-
-def as_typed(ks: Iterable[Length]) -> str:
-    """(0, 1, 2, 4, "auto") -> "0-2,4,auto", as `-k` takes it."""
-    groups: list[list[Length]] = []
-    for k in ks:
-        follows = groups and k != "auto" and groups[-1][-1] == k - 1
-        groups[-1].append(k) if follows else groups.append([k])
-    return ",".join(f"{group[0]}-{group[-1]}" if len(group) > 2 else ",".join(map(str, group)) for group in groups)
-
-
-def _facts(result: BenchResult) -> dict[str, Any]:
-    settings, environment = asdict(result.settings), asdict(result.environment)
-    found = {name: value for name, value in settings.items() if name not in ("contenders", "named", "own_context")}
-    found |= {"ks": as_typed(result.settings.ks), "temperatures": ", ".join(f"{t:g}" for t in settings["temperatures"])}
-    found["drafts"] = " and ".join(contender.name for contender in result.settings.contenders)
-    found |= {name: environment[name] for name in ("chip", "system", "dtype")}
-    found |= {name: environment["before"][name] for name in ("power", "low_power_mode")}
-    return {**found, **environment["versions"], "date": environment["date"], "partial": result.partial}

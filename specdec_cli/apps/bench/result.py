@@ -1,33 +1,27 @@
 """What a bench was asked for, what it measured, and its JSON file (pure). Every figure is derived from this.
 
-Law: a result that was written reads back as the same value. Version SCHEMA of the file: one object, seconds as floats,
-fields may be added, never renamed. Letters: K draft length, n rows of a target pass. An arm is one way to decode: a
-contender at one K. K 0 is the baseline, mlx-lm's own plain decoding.
+Version SCHEMA of the file: one object, seconds as floats, fields may be added, never renamed. Letters: K draft length,
+n rows of a target pass. An arm is one way to decode: a contender at one K. K 0 is the baseline, mlx-lm's own plain
+decoding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from statistics import median
 from typing import Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
-
-from specdec_cli.core import jsonfile
-from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import NONE, kind_of
-from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import DraftContext
-from specdec_cli.measure.prompts import BenchPrompt, PromptId
+from specdec_cli.measure.prompts import PromptId, SamplePrompt
 from specdec_cli.system.machine import MachineState
 
 SCHEMA = 1
 # Measured rounds of one kind, at either end of a bench, that are needed to say that its passes became dearer.
 FEWEST_COSTS = 3
 Length = int | Literal["auto"]
-Phase = Literal["learn", "confirm", "drift"]
+Phase = Literal["confirm", "drift"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +143,7 @@ class BenchSettings:
     """What was requested. `ends` is `natural` (a stop token ends an answer) or `fixed` (stop tokens are ruled out).
 
     Until the bench has begun, `prompts` is the file of the prompts ("": the bundled ones), and `max_tokens` may be 0:
-    as many as the budget allows. `draft_context` is in effect, `own_context`: as the pair has it; None in a file of an
-    earlier version.
+    as many as the budget allows. `draft_context` is in effect, `own_context`: as the pair has it.
     """
 
     pair: str
@@ -179,10 +172,7 @@ class BenchSettings:
 
 @dataclass(frozen=True, slots=True)
 class BenchResult:
-    """Everything measured. `partial`: the bench was interrupted, so there is less than planned; all of it is valid.
-
-    `rehearsals` is empty: files of earlier versions have estimates of acceptance there.
-    """
+    """Everything measured. `partial`: the bench was interrupted, so there is less than planned; all of it is valid."""
 
     settings: BenchSettings
     environment: Environment
@@ -191,7 +181,6 @@ class BenchResult:
     seconds: float
     partial: bool = False
     schema: int = SCHEMA
-    rehearsals: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def drift(self) -> float | None:
@@ -216,7 +205,7 @@ class BenchResult:
         return median(changes) - 1.0 if changes else None
 
 
-def kinds_of(prompts: Iterable[BenchPrompt | PromptId]) -> tuple[str, ...]:
+def kinds_of(prompts: Iterable[SamplePrompt | PromptId]) -> tuple[str, ...]:
     """Each kind once."""
     return tuple(dict.fromkeys(prompt.kind for prompt in prompts))
 
@@ -224,33 +213,3 @@ def kinds_of(prompts: Iterable[BenchPrompt | PromptId]) -> tuple[str, ...]:
 def to_dict(result: BenchResult) -> dict[str, Any]:
     """The JSON object of a bench."""
     return {"specdec": "bench", **asdict(result)}
-
-
-def from_dict(values: Any) -> BenchResult:
-    """The result that `to_dict` wrote, also after a trip through JSON; unknown fields are ignored.
-
-    Raises: ValueError for anything else; it names the first wrong field.
-    """
-    if not isinstance(values, Mapping) or values.get("specdec") != "bench":
-        raise ValueError("not a specdec bench result")
-    if values.get("schema") != SCHEMA:
-        raise ValueError(f"bench schema {values.get('schema')}, but this specdec reads {SCHEMA}")
-    try:
-        return TypeAdapter(BenchResult).validate_python({k: v for k, v in values.items() if k != "specdec"})
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
-def read_result(path: Path) -> BenchResult:
-    """The result in a file that `--export FILE.json` wrote.
-
-    Raises: UsageError for any other file, and for one that cannot be read.
-    """
-    hint = "make one with: specdec bench --export FILE.json"
-    try:
-        return from_dict(jsonfile.parse(read_file(path, piped=True)))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", hint) from error
-    except ValueError as error:  # no UTF-8, no JSON, or no bench
-        raise UsageError(f"{path} is not a bench result: {error}", hint) from error

@@ -1,13 +1,12 @@
-"""A bench on a terminal: its progress, its report, and two results side by side.
+"""The report of a bench on a terminal.
 
 Figures of too few prompts have no interval; names from files are filtered for the terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final, TextIO
+from collections.abc import Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
@@ -15,29 +14,12 @@ from rich.text import Text
 
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.estimate import RULE
-from specdec_cli.apps.bench.report import Comparison, LengthRow, Report, best_reports
+from specdec_cli.apps.bench.report import LengthRow, Report, best_reports
 from specdec_cli.apps.bench.result import BenchResult
-from specdec_cli.core.format import clock, lasted, percent, size
-from specdec_cli.core.progress import Step
+from specdec_cli.core.format import SEPARATOR, lasted, percent, size
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.terminal.panel.status import StatusLine
-from specdec_cli.terminal.summary import SEPARATOR, labelled
-from specdec_cli.terminal.terminal import MUTED, make_console, safe
-
-
-@contextmanager
-def bench_progress(
-    err: TextIO, quiet: bool
-) -> Iterator[tuple[Callable[[str, float, float], None], Callable[[str], None]]]:
-    """What shows progress on `err`, and what prints a line meanwhile; nothing if `quiet`."""
-    with StatusLine(err, "measuring", shown=not quiet) as line:
-
-        def on_progress(what: str, share: float, seconds_left: float) -> None:
-            note = f"{clock(seconds_left)} left{SEPARATOR}{what.removeprefix('measuring ')}"
-            line.say(Step("", round(100 * share), 100, "%", note))
-
-        yield on_progress, line.tell
-
+from specdec_cli.terminal.summary import bare_table, labelled
+from specdec_cli.terminal.terminal import MUTED, safe
 
 # The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
 NOISIEST = 10
@@ -151,14 +133,9 @@ def furthest(rows: Sequence[LengthRow]) -> float:
     return max(most, min(2 * most, max((one.high for one in known if has_interval(one)), default=most)))
 
 
-def is_noisy(value: Interval) -> bool:
-    """Whether its ends are so far apart that they say nothing."""
-    return value.high > NOISIEST * value.low
-
-
 def has_interval(value: Interval) -> bool:
-    """Whether its ends are worth drawing."""
-    return value.prompts >= FEWEST_PROMPTS and value.low < value.high and not is_noisy(value)
+    """Whether its ends are worth drawing: they say something, and there are enough prompts for them."""
+    return value.prompts >= FEWEST_PROMPTS and value.low < value.high <= NOISIEST * value.low
 
 
 def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text:
@@ -192,8 +169,7 @@ def kinds_table(kinds: Sequence[LengthRow]) -> Table:
 
 def _table(first: str, others: Sequence[str], space: int = 2) -> Table:
     """The first column to the left, the others to the right."""
-    table = Table(box=None, header_style="dim", padding=(0, space, 0, 0), pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    table = bare_table((first,), space=space)
     for heading in others:
         table.add_column(heading, justify="left" if heading == BAR else "right", no_wrap=True)
     return table
@@ -213,44 +189,3 @@ def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
 
 def _labelled(label: str, text: str, style: str = "") -> Table:
     return labelled([(Text(label, "dim"), Text(safe(text), style))])
-
-
-def print_comparison(out: TextIO, found: Comparison, names: tuple[str, str]) -> None:
-    """The differences in settings, then a row for each K."""
-    console = make_console(out, plain=False)
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for heading in ("differs", *names):
-        table.add_column(safe(heading), overflow="fold")
-    for name, (one, other) in found.differences.items():
-        table.add_row(Text(name, "dim"), safe(one), safe(other))
-    if found.differences:
-        console.print(table)
-    for title, changes in found.changes:
-        console.print()
-        console.print(Text(safe(title), "bold"))
-        rows = _table("K", ("tok/s", "tok/s", "change", "speed-up", "speed-up"))
-        for change in changes:
-            both = change.first, change.second
-            rates = [_figure(row.tokens_per_second, 1) for row in both]
-            gains = [_figure(row.speedup, 2) + "×" for row in both]
-            rows.add_row(str(change.k), *rates, _change(change.ratio), *gains)
-        console.print(rows)
-    if not found.changes:
-        console.print("the two results have no draft and temperature in common")
-        return
-    console.print(Text(f"in brackets: {LEGEND}", "dim"))
-
-
-def _figure(value: Interval | None, digits: int) -> str:
-    return "–" if value is None else f"{value.mean:.{digits}f}"
-
-
-def _change(ratio: Interval | None) -> Text:
-    """The second's speed against the first's; uncoloured where the interval includes no change."""
-    if ratio is None:
-        return Text("–")
-    if is_noisy(ratio):
-        return Text("too noisy")
-    low, mean, high = (100 * (value - 1) for value in (ratio.low, ratio.mean, ratio.high))
-    colour = "green" if low > 0 else "red" if high < 0 else ""
-    return Text(f"{mean:+.1f} % ({low:+.1f} to {high:+.1f})", colour)

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from math import isfinite
 from typing import Any
 
-from specdec_cli.apps.bench.report import Comparison, LengthRow, Report, reports
+from specdec_cli.apps.bench.report import LengthRow, Report, reports
 from specdec_cli.apps.bench.result import BenchResult, Length, to_dict
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.format import count
@@ -166,15 +166,6 @@ def json_text(result: BenchResult) -> str:
             "verify_steps": curve and dict(curve.verify),
         })  # fmt: skip
     return json.dumps(_finite(to_dict(result) | {"report": derived}), indent=1) + "\n"
-
-
-def comparison_text(found: Comparison) -> str:
-    """The comparison as JSON."""
-    changes = [
-        (title, [{"k": each.k, "first": row_values(each.first), "second": row_values(each.second)} for each in both])
-        for title, both in found.changes
-    ]
-    return json.dumps(_finite({"differences": dict(found.differences), "changes": changes}), indent=1) + "\n"
 
 
 def row_values(row: LengthRow) -> dict[str, Any]:

@@ -27,9 +27,10 @@ from specdec_cli.apps.bench.result import (
     kinds_of,
 )
 from specdec_cli.core.errors import DoesNotFit
-from specdec_cli.core.format import count
+from specdec_cli.core.format import SEPARATOR, clock, count
+from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.measure.intervals import FEWEST_PROMPTS
-from specdec_cli.measure.prompts import BenchPrompt
+from specdec_cli.measure.prompts import SamplePrompt
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.system.machine import MachineState, machine_state
 
@@ -58,7 +59,7 @@ class BenchRequest:
     settings: BenchSettings
     drafts: tuple[str, ...]
     drafters: tuple[str, ...]
-    prompts: tuple[BenchPrompt, ...]
+    prompts: tuple[SamplePrompt, ...]
     force: bool = False
 
 
@@ -75,7 +76,7 @@ class Machine(Protocol):
     contenders: tuple[Contender, ...]
     environment: Environment
 
-    def fitting(self, prompts: Sequence[BenchPrompt], tokens: int) -> list[BenchPrompt]:
+    def fitting(self, prompts: Sequence[SamplePrompt], tokens: int) -> list[SamplePrompt]:
         """The prompts that leave space for an answer of `tokens` tokens in the context."""
 
     def clock(self) -> float:
@@ -84,17 +85,13 @@ class Machine(Protocol):
     def sleep(self, seconds: float) -> None:
         """Lets the machine cool down."""
 
-    def answer(self, arm: Arm, prompt: BenchPrompt, max_tokens: int) -> Sample:
+    def answer(self, arm: Arm, prompt: SamplePrompt, max_tokens: int) -> Sample:
         """One answer from empty caches; K 0 is mlx-lm's own plain decoding. The bench fills in phase and start."""
 
 
-OnProgress = Callable[[str, float, float], None]
-"""What the bench is doing, the share of the whole that is done, and an estimate of the seconds left."""
-
-
-def in_turns(prompts: Iterable[BenchPrompt], order: Random) -> list[BenchPrompt]:
+def in_turns(prompts: Iterable[SamplePrompt], order: Random) -> list[SamplePrompt]:
     """The first prompt of each kind, then the second of each, …; kinds in the given order, prompts in a random one."""
-    kinds: dict[str, list[BenchPrompt]] = {}
+    kinds: dict[str, list[SamplePrompt]] = {}
     for prompt in prompts:
         kinds.setdefault(prompt.kind, []).append(prompt)
     shuffled = [order.sample(group, len(group)) for group in kinds.values()]
@@ -110,19 +107,19 @@ def tokens_within(budget_seconds: float, prefill_seconds: float, step_seconds: f
 class Bench:
     """One bench: `run` it, then read `result` if there are `samples`; these only grow.
 
-    `on_progress` hears what goes on, `tell` what the user should know first.
+    `report` hears how much of the time is over and what goes on, `tell` what the user should know first.
     """
 
     def __init__(
         self,
         request: BenchRequest,
         machine: Machine,
-        on_progress: OnProgress = lambda *_: None,
+        report: OnStep = unseen,
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.samples: list[Sample] = []
         self.costs: list[CostSample] = []
-        self._request, self._machine, self._on_progress, self._tell = request, machine, on_progress, tell
+        self._request, self._machine, self._report, self._tell = request, machine, report, tell
         self._settings = replace(request.settings, contenders=machine.contenders)
         self._order = Random(self._settings.seed)
         conditions = self._settings.conditions
@@ -136,7 +133,7 @@ class Bench:
         # Of every answer: seconds to the first token for a character of prompt, and seconds after it.
         self._reading: list[float] = []
         self._writing: list[float] = []
-        self._prompts: list[BenchPrompt] = []
+        self._prompts: list[SamplePrompt] = []
         self._began = machine.clock()
         self._expected = self._seconds_taken = 0.0
 
@@ -176,7 +173,7 @@ class Bench:
         measured = tuple(self.samples), tuple(self.costs)
         return BenchResult(settings, environment, *measured, self._seconds_taken, self._partial)
 
-    def _fitting(self) -> list[BenchPrompt]:
+    def _fitting(self) -> list[SamplePrompt]:
         every, tokens = self._request.prompts, self._settings.max_tokens or MAX_TOKENS
         fitting = self._machine.fitting(every, tokens)
         if not fitting:
@@ -192,7 +189,7 @@ class Bench:
 
     def _warm_up(self) -> None:
         """Short answers that are thrown away, as many arms as a share of the budget is for; then answers' length."""
-        self._on_progress("warming up", 0.0, self._left)
+        self._announce("warming up")
         typical = sorted(self._prompts, key=lambda prompt: len(prompt.text))[len(self._prompts) // 2]
         trials = next(iter(self._trials.values()))
         plain = trials[0].condition.arm(0)
@@ -224,7 +221,7 @@ class Bench:
     def _left(self) -> float:
         return self._settings.budget_seconds - self._elapsed
 
-    def _arms(self, temperature: float, prompt: BenchPrompt) -> list[Arm]:
+    def _arms(self, temperature: float, prompt: SamplePrompt) -> list[Arm]:
         """The drafting arms of the next prompt: as many as the time is for, none if it is not for one."""
         seconds, trials = MARGIN * self._seconds(prompt) * len(self._trials), self._trials[temperature]
         answers = self._left / seconds
@@ -239,10 +236,10 @@ class Bench:
         waiting = [arm for arm in trials if may_join and arm not in begun]
         return next_arms(estimates(begun, self.samples), waiting)[:places]
 
-    def _measure(self, arms: Sequence[Arm], prompt: BenchPrompt) -> None:
+    def _measure(self, arms: Sequence[Arm], prompt: SamplePrompt) -> None:
         """The arms, the baseline first, on one prompt in random order; what their rounds cost in its plain steps."""
         names = ", ".join(dict.fromkeys(str(arm.k) for arm in arms[1:]))
-        self._announce(f"measuring K {names} on {prompt.kind}: {prompt.name}")
+        self._announce(f"K {names} on {prompt.kind}: {prompt.name}")
         found = {arm: self._answer(arm, prompt, "confirm") for arm in self._order.sample(arms, len(arms))}
         base = found[arms[0]]
         for arm, sample in found.items():
@@ -259,7 +256,7 @@ class Bench:
             self._announce("repeating the first baseline")
             self._answer(first.arm, prompt, "drift")
 
-    def _answer(self, arm: Arm, prompt: BenchPrompt, phase: Phase) -> Sample:
+    def _answer(self, arm: Arm, prompt: SamplePrompt, phase: Phase) -> Sample:
         if self._settings.cooldown_seconds:
             self._machine.sleep(self._settings.cooldown_seconds)
         began = self._elapsed
@@ -271,7 +268,7 @@ class Bench:
             self.samples.append(sample)
         return sample
 
-    def _seconds(self, prompt: BenchPrompt) -> float:
+    def _seconds(self, prompt: SamplePrompt) -> float:
         """Expected seconds of an answer to `prompt`, cool-down included."""
         if not self._writing:
             return self._expected
@@ -279,4 +276,5 @@ class Bench:
 
     def _announce(self, what: str) -> None:
         left = max(self._left, self._fewest_seconds * (1 - self._measured / FEWEST_PROMPTS), 0.0)
-        self._on_progress(what, self._elapsed / (self._elapsed + left) if left else 1.0, left)
+        share = self._elapsed / (self._elapsed + left) if left else 1.0
+        self._report(Step("", round(100 * share), 100, "%", f"{clock(left)} left{SEPARATOR}{what}"))

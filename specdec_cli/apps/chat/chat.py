@@ -261,7 +261,7 @@ class Chat:
             raise DoesNotFit(message, f"{error.hint}; {fit.relief}") from error
 
     def _reply(self, fitted: Fitted, request: Request, tags: Thinking | None) -> tuple[Start, Prefill, Finish]:
-        name, hidden = self.loaded.pair.name, self.settings.think == HIDDEN
+        name, hidden = self.loaded.pair.name, self.settings.thoughts == HIDDEN
         seen: dict[type[Event], Any] = {}
         with (
             Interrupt(self.presses.again, self._stuck) as interrupt,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdec_cli.apps.chat.chat import Chat
-from specdec_cli.apps.chat.settings import NAMES, WORDS
+from specdec_cli.apps.chat.settings import NAMES, THOUGHTS, WORDS
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count, percent, speed
 from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
@@ -27,6 +27,7 @@ from specdec_cli.session.transcript import Transcript, load
 
 SHOWABLE = ("settings", "last", "thinking", "all")
 ON_OFF = ("on", "off")
+HOW = (*THINK_WORDS, *THOUGHTS)
 ALIASES = {"/?": "/help", "/bye": "/exit", "/quit": "/exit"}
 KEYS = (
     ("Enter", 'sends; in an open """ it begins a new line'),
@@ -220,7 +221,7 @@ def settings_rows(chat: Chat) -> list[tuple[str, str]]:
         ("max-tokens", str(request.max_tokens)),
         ("context", f"{chat.context_tokens} of {'any number of' if limit is None else limit} tokens"),
         ("overflow", settings.overflow),
-        ("think", settings.think),
+        ("thinking", settings.thoughts),
         ("system", chat.conversation.system or "none"),
         ("saved to", str(chat.saved_to or f"{kept}: /save FILE, or --save FILE for every turn")),
     ]
@@ -270,8 +271,12 @@ def _copy(chat: Chat, argument: str) -> None:
 
 
 def _think(chat: Chat, argument: str) -> None:
-    values = TemplateValues.of_word(one_name("/think", THINK_WORDS)(argument))
-    chat.settings = replace(chat.settings, asked=values)
+    word = one_name("/think", HOW)(argument)
+    if word in THOUGHTS:
+        chat.settings = replace(chat.settings, thoughts=word)
+        return
+    values = TemplateValues.of_word(word)
+    chat.settings = replace(chat.settings, template=values)
     if values.unread_by(chat.loaded.session.pair.tokenizer.template_names):
         chat.screen.notice(f"the template of {chat.loaded.session.pair.names[0]} reads nothing of it")
 
@@ -287,8 +292,8 @@ COMMANDS = (
     Command("/retry", "", "another answer to the last message", lambda chat, argument: chat.retry()),
     Command("/undo", "", "take the last turn back", _undo),
     Command("/system", "[TEXT|off]", "set or show the system message", _system),
-    Command("/set", "NAME VALUE", "temp, top-p, seed, max-tokens, overflow, think, …", _set, words=_set_words),
-    Command("/think", "|".join(THINK_WORDS), "how hard to think", _think, words=lambda: THINK_WORDS),
+    Command("/set", "NAME VALUE", "temp, top-p, seed, max-tokens, overflow, …", _set, words=_set_words),
+    Command("/think", "|".join(HOW), "how hard to think, and whether that is shown", _think, words=lambda: HOW),
     Command("/show", "[WHAT]", "settings; last, the answer as Markdown; thinking; all", _show, words=lambda: SHOWABLE),
     Command("/stats", "", "what drafting has gained", lambda chat, argument: chat.screen.rows(stats_rows(chat.stats))),
     Command("/pair", "[NAME]", "show the pair, or switch to another", _pair, words=lambda: registry().pairs),

@@ -18,18 +18,17 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, TextIO
 
-from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
-from specdec_cli.core.format import count
+from specdec_cli.core.format import SEPARATOR, count
 from specdec_cli.core.judged import TokenKind
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.terminal.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
 from specdec_cli.terminal.panel.answer import AnswerRows
-from specdec_cli.terminal.summary import SEPARATOR, columns, summary
+from specdec_cli.terminal.summary import bare_table, columns, summary
 from specdec_cli.terminal.terminal import can_draw, is_terminal, make_console, print_words, safe
 from specdec_cli.terminal.writer import AnswerWriter
 
@@ -242,14 +241,13 @@ def print_chats(out: TextIO, rows: Sequence[Sequence[str]]) -> None:
         out.writelines("\t".join(line) + "\n" for line in lines)
         return
     console = make_console(out, plain=False)
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    table.add_column("", justify="right", style="bold", no_wrap=True)
+    table = bare_table(rights=("",))
     table.add_column("last turn", no_wrap=True)
     table.add_column("pair", no_wrap=True, overflow="ellipsis", max_width=console.width // 5)
     table.add_column("turns", justify="right", no_wrap=True)
     table.add_column("begins")
-    for *cells, words in lines:
-        table.add_row(*map(Text, cells), Text(words, no_wrap=True, overflow="ellipsis"))
+    for number, *cells, words in lines:
+        table.add_row(Text(number, "bold"), *map(Text, cells), Text(words, no_wrap=True, overflow="ellipsis"))
     with console.capture() as captured:
         console.print(table, Text("\nspecdec chat -c continues the last one, --resume N another", "dim"))
     print_text(out, captured.get(), plain=False)

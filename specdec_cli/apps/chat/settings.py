@@ -13,10 +13,9 @@ from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}
-SHOWN, HIDDEN, OFF = THINKS = ("shown", "hidden", "off")
+SHOWN, HIDDEN = THOUGHTS = ("shown", "hidden")
 DEFAULT = "default"
 WORDS: Mapping[str, tuple[str, ...]] = {
-    "think": THINKS,
     "overflow": OVERFLOWS,
     "rule": rule_names(),
     "seed": ("off",),
@@ -28,19 +27,14 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """How replies are requested and shown. `asked` is what the template is asked; `think` is shown, hidden or off."""
+    """How replies are requested and shown. `template` is what it is asked, and `thoughts` are shown or hidden."""
 
     request: Request
     drafts: bool = True
     overflow: Overflow = "refuse"
-    asked: TemplateValues = NO_VALUES
-    think: str = SHOWN
+    template: TemplateValues = NO_VALUES
+    thoughts: str = SHOWN
     panel: bool = True
-
-    @property
-    def template(self) -> TemplateValues:
-        """What the template is asked."""
-        return TemplateValues.of_word(OFF) if self.think == OFF else self.asked
 
     def asking(self, **changes: Any) -> ChatSettings:
         """The settings with another request."""
@@ -55,7 +49,7 @@ class ChatSettings:
         if name in SAMPLING:
             return self.asking(sampling={**self.request.sampling, SAMPLING[name]: _sampling(name, value)})
         field, parsed = name.replace("-", "_"), _PARSERS[name](value)
-        return replace(self, **{field: parsed}) if name in ("think", "overflow") else self.asking(**{field: parsed})
+        return replace(self, overflow=parsed) if name == "overflow" else self.asking(**{field: parsed})
 
 
 def _sampling(name: str, value: str) -> float | None:
@@ -94,6 +88,6 @@ _PARSERS: Mapping[str, Callable[[str], Any]] = {
     "seed": _whole("seed", 0, "off"),
     "stop-repetition": _whole("stop-repetition", 0),
     "stop": _stops,
-    **{name: one_name(f"/set {name}", WORDS[name]) for name in ("think", "overflow", "rule")},
+    **{name: one_name(f"/set {name}", WORDS[name]) for name in ("overflow", "rule")},
 }
 NAMES = (*SAMPLING, *_PARSERS)

@@ -59,7 +59,7 @@ def talk(
     warn_of_unused_k(models, asked.k, **said)
     first_spec = spec_for(transcript, models, **said)
     settings = ChatSettings(
-        asked.request(first_spec), overflow=on_overflow, asked=asked.template, panel=display.panel is not False
+        asked.request(first_spec), overflow=on_overflow, template=asked.template, panel=display.panel is not False
     )
     disk = disk_cache(cache_disk, display) if keeper else None
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)

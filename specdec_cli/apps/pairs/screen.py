@@ -165,7 +165,7 @@ def _answers(found: PairVerdict) -> list[tuple[str, str]]:
 def _memory_table(found: PairVerdict) -> Table:
     fit = found.memory
     table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
-    table.add_column("memory", no_wrap=True)
+    table.add_column("memory")  # it folds where there is little room, and the figures stay whole
     for heading in ("weights", f"caches at {fit.tokens}", "sum"):
         table.add_column(heading, justify="right", no_wrap=True)
     roles = ("target", "head") if found.head else ROLES

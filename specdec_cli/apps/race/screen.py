@@ -30,7 +30,7 @@ from specdec_cli.apps.race.events import (
 )
 from specdec_cli.core import gain
 from specdec_cli.core.events import Finish, RoundDone, Start
-from specdec_cli.core.format import count, percent, speed
+from specdec_cli.core.format import SEPARATOR, count, percent, speed
 from specdec_cli.core.judged import TokenKind, TokenStream
 from specdec_cli.measure.divergence import Divergence
 from specdec_cli.terminal.export import picture
@@ -38,7 +38,7 @@ from specdec_cli.terminal.panel.answer import GUESSED, OWN, folds
 from specdec_cli.terminal.panel.box import boxed, edge, spread
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import legends, round_rows
-from specdec_cli.terminal.summary import SEPARATOR, flow, print_lines, verdict_style
+from specdec_cli.terminal.summary import flow, print_lines, verdict_style
 from specdec_cli.terminal.terminal import MUTED, TerminalFilter, can_draw, make_console, safe, terminal_size, visible
 from specdec_cli.terminal.writer import AnswerWriter
 
@@ -118,10 +118,11 @@ class LiveRace:
         self._view.apply(event)
         if isinstance(event, RaceFinish):
             self._ended = True
-            self._region.release("", self._rows())
             console = make_console(self._out, plain=False)
             width = min(console.width, terminal_size(self._err)[0])
-            print_lines(console, verdict_lines(event, width), width)
+            told = verdict_lines(event, width)
+            self._region.release("", self._rows(len(told)))
+            print_lines(console, told, width)
         elif self._drawn_at is None or self._clock() - self._drawn_at >= REFRESH_SECONDS:
             self._region.draw("", self._rows())
             self._drawn_at = self._clock()
@@ -134,8 +135,10 @@ class LiveRace:
         with suppress(OSError, ValueError):
             self._region.release("", self._rows())
 
-    def _rows(self) -> list[Text]:
-        return frame_rows(self._view, *terminal_size(self._err))
+    def _rows(self, below: int = 0) -> list[Text]:
+        """The frame, such that so many rows `below` it scroll none of it away."""
+        width, height = terminal_size(self._err)
+        return frame_rows(self._view, width, height - below)
 
 
 def race_file(events: Sequence[RaceEvent], suffix: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 from rich.text import Text
 
 from specdec_cli.core.events import Start
+from specdec_cli.core.format import SEPARATOR
 from specdec_cli.core.judged import TokenKind, TokenStream
 from specdec_cli.core.kinds import kind_of
 from specdec_cli.core.trace import Trace, TraceReply
@@ -18,7 +19,7 @@ from specdec_cli.terminal.export import COLUMNS, picture
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES, MARKS, MEANINGS, name_of
 from specdec_cli.terminal.panel.frame import render
 from specdec_cli.terminal.panel.state import PanelState, drafting
-from specdec_cli.terminal.summary import SEPARATOR, summary
+from specdec_cli.terminal.summary import summary
 from specdec_cli.terminal.terminal import draw_controls, safe, visible
 
 GLYPHS: Final[Mapping[TokenKind, str]] = {kind: mark for kind, mark in MARKS.items() if kind is not TokenKind.ACCEPTED}

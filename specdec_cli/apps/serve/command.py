@@ -24,7 +24,7 @@ from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.readfile import read_file
 from specdec_cli.core.request import Request, parse_k
 from specdec_cli.core.template import NO_VALUES
-from specdec_cli.core.textfile import decode_text
+from specdec_cli.core.textfile import text_of_file
 from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.system import servers
 
@@ -58,11 +58,7 @@ class AccessOptions:
         source, key = KEY, os.environ.get(KEY)
         if self.api_key_file is not None:
             source = f"--api-key-file {self.api_key_file}"
-            try:
-                key = decode_text(read_file(self.api_key_file, piped=True))
-            except (OSError, UnicodeDecodeError) as error:
-                reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-                raise UsageError(f"{source} cannot be read: {reason}", NO_KEY) from error
+            key = text_of_file(self.api_key_file, source, NO_KEY)
         key = key and key.strip()
         if key is not None and (not key or not key.isascii() or not key.isprintable()):
             hint = "for example: openssl rand -hex 24"
@@ -179,7 +175,7 @@ def print_config(name: str, spec: PairSpec, base: Request, host: str, port: int,
     if port == 0:
         raise UsageError(f"{CONFIG} {name} needs the port that clients will find", "for example: --port 8040")
     files = find(spec)
-    tools = bool(files.tokenizer.call_format)
+    tools = files.tokenizer.call_form is not None
     to = Address(AccessPolicy(port, host).url, spec.pair.name, files.context.tokens(base), wants_key, tools)
     for note in notes(name, to):
         notify(note, plain)

@@ -7,16 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TextIO
 
-from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.apps.tune.documents import Split
 from specdec_cli.apps.tune.figures import Evaluation, Judged, Measured, Trained, TuningProgress, passes
-from specdec_cli.core.format import clock, count, elapsed, percent
+from specdec_cli.core.format import SEPARATOR, clock, count, elapsed, percent
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.intervals import Interval
 from specdec_cli.terminal.panel.status import StatusLine, status_row
-from specdec_cli.terminal.summary import SEPARATOR, labelled
+from specdec_cli.terminal.summary import bare_table, labelled
 from specdec_cli.terminal.terminal import encodable, make_console, safe, terminal_size
 
 # The time of a long training, and more cells than any row, for the room that curves are left.
@@ -74,7 +73,7 @@ def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
     """What other drafters do on the same documents, by their names."""
     if not others:
         return
-    table = _table("beside", "accepted", "tokens a pass", "over plain decoding")
+    table = bare_table(("beside", "accepted", "tokens a pass", "over plain decoding"))
     for name, one in others.items():
         rate = one.acceptance.mean if one.rates else None  # lookups may find nothing at all
         table.add_row(name, percent(rate, digits=1), f"{one.tokens_a_pass:.2f}", f"{one.speedup:.2f}×")
@@ -84,7 +83,7 @@ def print_beside(out: TextIO, others: Mapping[str, Measured]) -> None:
 def print_judged(out: TextIO, judged: Judged) -> None:
     """Before and after, side by side, also on prompts of other kinds, where there are any; then other drafters."""
     before, after, found, general = judged.before, judged.after, judged.judgement, judged.general
-    table = _table("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents")
+    table = bare_table(("", "before", "after", f"change, 95 % over {found.acceptance.prompts} documents"), labels=True)
     rates = (percent(one.acceptance.mean, digits=1) for one in (before, after))
     table.add_row("accepted", *rates, _change(found.acceptance, " points", 0.0))
     shares = (" ".join(f"{100 * share:.0f}" for share in one.positions) for one in (before, after))
@@ -98,13 +97,6 @@ def print_judged(out: TextIO, judged: Judged) -> None:
     table.add_row("a round's draft", elapsed(before.draft_seconds), elapsed(after.draft_seconds))
     make_console(out, plain=False).print(table)
     print_beside(out, judged.beside)
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for title in titles:
-        table.add_column(title, no_wrap=True)
-    return table
 
 
 def _change(found: Interval, unit: str = " %", none: float = 1.0) -> str:
@@ -126,7 +118,7 @@ def tune_progress(err: TextIO, title: str) -> Iterator[Callable[[TuningProgress]
         said = [left, f"loss {now.loss:.2f}", f"agrees {first} → {watched} %"]
         taken = len(status_row("", replace(step, note=SEPARATOR.join(said)), LONG_SECONDS, LONGEST))
         bars = min((terminal_size(err)[0] - 2 - taken) // 2, LIVE_BARS)
-        if bars > 1 and encodable(BARS, err) == BARS:
+        if bars > 1 and len(now.looks) > 1 and encodable(BARS, err) == BARS:
             falling, rising = curves(now.looks, bars)
             said = [left, f"{said[1]} {falling}", f"{said[2]} {rising}"]
         line.say(replace(step, note=SEPARATOR.join(said)))

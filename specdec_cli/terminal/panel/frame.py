@@ -8,14 +8,14 @@ from typing import Final
 
 from rich.text import Text
 
-from specdec_cli.core.format import count, duration, percent, speed
+from specdec_cli.core.format import SEPARATOR, count, duration, percent, speed
 from specdec_cli.core.gain import unknown_words
 from specdec_cli.core.kinds import kind_of
 from specdec_cli.terminal.panel.box import boxed, edge, shortened, spread
 from specdec_cli.terminal.panel.rounds import legends, round_rows
 from specdec_cli.terminal.panel.state import KEPT_ROUNDS, PanelState
 from specdec_cli.terminal.panel.status import READING, reading_step, status_row
-from specdec_cli.terminal.summary import SEPARATOR, machines, reason, reliable_pace, verdict_style
+from specdec_cli.terminal.summary import machines, reason, reliable_pace, verdict_style
 from specdec_cli.terminal.terminal import MUTED, safe
 
 WIDEST: Final = 120

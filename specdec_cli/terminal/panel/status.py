@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from math import inf
 from threading import Event, RLock, Thread
 from types import TracebackType
@@ -18,15 +19,16 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from specdec_cli.core.events import Reading
-from specdec_cli.core.format import lasted, progress
+from specdec_cli.core.format import SEPARATOR, lasted, progress
 from specdec_cli.core.progress import Step
 from specdec_cli.terminal.panel.box import shortened
 from specdec_cli.terminal.panel.region import LiveRegion
-from specdec_cli.terminal.summary import SEPARATOR
-from specdec_cli.terminal.suspension import Suspension, may_draw
+from specdec_cli.terminal.suspension import Suspension, answered, may_draw
 from specdec_cli.terminal.terminal import can_draw, make_console, print_words, safe, terminal_size
 
 PATIENCE_SECONDS = 3.0
+# No data for so long is a stall.
+STALLED_SECONDS: Final = 10.0
 TICK_SECONDS: Final = 0.25
 LEAVING_SECONDS: Final = 2.0
 """Longest wait for a frame that is being written, before the terminal is given back."""
@@ -65,7 +67,7 @@ class StatusLine:
 
     `patience`, else PATIENCE_SECONDS, is how long counted work takes until it is worth a line where nothing can be
     drawn, as in `plain`. What cannot be counted, such as the start of a library, is worth none, unless there is no
-    patience at all.
+    patience at all. Where it `awaits_data`, the row says for how long none has come.
     """
 
     def __init__(
@@ -77,8 +79,9 @@ class StatusLine:
         plain: bool = False,
         patience: float | None = None,
         clock: Callable[[], float] = time.monotonic,
+        awaits_data: bool = False,
     ) -> None:
-        self._err, self._title, self._shown, self._clock = err, title, shown, clock
+        self._err, self._title, self._shown, self._clock, self._awaits = err, title, shown, clock, awaits_data
         self._patience = PATIENCE_SECONDS if patience is None else patience
         self._console, self._draws = make_console(err, plain=plain), shown and not plain and can_draw(err)
         self._region = LiveRegion(self._console, err, lambda: terminal_size(err))
@@ -87,9 +90,9 @@ class StatusLine:
     def say(self, step: Step) -> None:
         """How far it is now."""
         with self._drawing:
-            self._step = step
+            self._step, self._heard = step, self._clock()
             if step.of:
-                self._since = min(self._since, self._clock())
+                self._since = min(self._since, self._heard)
             self.tick()
 
     def count(self, done: int, of: int, note: str) -> None:
@@ -109,7 +112,10 @@ class StatusLine:
         """Show how long it has been, where that is another word than before; nothing before or after the context."""
         if not self._open:
             return
-        row = status_row(self._title, self._step, self._clock() - self._began, terminal_size(self._err)[0])
+        step, now = self._step, self._clock()
+        if self._awaits and (quiet := now - self._heard) >= STALLED_SECONDS:
+            step = replace(step, note=f"no data for {lasted(quiet)}")
+        row = status_row(self._title, step, now - self._began, terminal_size(self._err)[0])
         if self._draws and row != self._row:
             self._row = row
             self._region.draw("", [Text(row)])
@@ -121,7 +127,8 @@ class StatusLine:
 
     def __enter__(self) -> Self:
         self._step, self._row, self._told = Step(), "", False
-        self._began, self._open = self._clock(), True
+        self._began = self._heard = self._clock()
+        self._open = True
         self._since = inf if self._patience else self._began
         with ExitStack() as opened:  # a Ctrl-C amid the opening or the closing gives the terminal back, too
             opened.callback(self._leave)
@@ -155,7 +162,8 @@ class StatusLine:
 def ticking(tick: Callable[[], None], drawing: Any, seconds: float) -> Iterator[None]:
     """In this context a thread calls `tick` every so many `seconds`, holding the lock `drawing`.
 
-    Not while the process is about to stop: the terminal is the shell's. In the background whoever draws knows it.
+    Not while the process is about to stop: the terminal is the shell's. In the background whoever draws knows it. Nor
+    once a press of Ctrl-C was answered.
     """
     over, stopped = Event(), Event()
 
@@ -163,7 +171,7 @@ def ticking(tick: Callable[[], None], drawing: Any, seconds: float) -> Iterator[
         with suppress(OSError, ValueError):  # the terminal is gone
             while not over.wait(seconds):
                 with drawing:
-                    if not (over.is_set() or (may_draw() and stopped.is_set())):
+                    if not (over.is_set() or answered.is_set() or (may_draw() and stopped.is_set())):
                         tick()
 
     def leave() -> None:  # in a signal's handler
@@ -171,6 +179,7 @@ def ticking(tick: Callable[[], None], drawing: Any, seconds: float) -> Iterator[
         if drawing.acquire(timeout=LEAVING_SECONDS):  # a frame that is being written ends first
             drawing.release()
 
+    answered.clear()
     thread = Thread(target=run, name="ticks", daemon=True)
     with Suspension(leave, stopped.clear):
         thread.start()

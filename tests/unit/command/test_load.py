@@ -136,6 +136,14 @@ def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair
     assert "the text itself drafts (--drafter ngram)" in out and "--drafter none" not in out + err
 
 
+@pytest.mark.parametrize("columns", ["60", "80"])
+def test_no_figure_of_a_verdict_is_cut(specdec, tiny_pair, monkeypatch, columns):
+    """At 60 columns the memory was "5.…" and "72.1 MB of 23.…"."""
+    monkeypatch.setenv("COLUMNS", columns)
+    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", tiny_pair[1])
+    assert code == 0 and "…" not in out and max(map(len, out.splitlines())) <= int(columns)
+
+
 def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
     odd = tiny_folder(tmp_path / "odd", seed=1)
     (odd / "tokenizer.json").write_bytes(other_letters((odd / "tokenizer.json").read_bytes()))

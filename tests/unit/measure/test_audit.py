@@ -19,17 +19,17 @@ from fakes.planted import (
     precise_folder,
     zeroed_keys,
 )
-from specdec_cli.apps.audit.command import BUNDLED, read_prompts
-from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.request import Request
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, plain_steps
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
-from specdec_cli.measure.audit import AuditPlan, AuditPrompt, compare, measure, rows_of, run_audit
+from specdec_cli.measure.audit import AuditPlan, compare, measure, rows_of, run_audit
+from specdec_cli.measure.prompts import SamplePrompt, bundled
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
 
-FEW = (AuditPrompt("code", "def read_lines(path):"), AuditPrompt("prose", "Every evening"))
+FEW = (SamplePrompt("", "code", "def read_lines(path):"), SamplePrompt("", "prose", "Every evening"))
 
 
 @pytest.fixture
@@ -62,7 +62,9 @@ def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled(specdec):
     lines = [line.rstrip() for line in out.splitlines()]
     rows = [line.split() for line in lines[1:17]]
     assert (code, err) == (0, "") and max(map(len, lines)) <= 80
-    assert [row[:2] for row in rows] == [[name, rule] for name, _ in BUNDLED for rule in ("greedy", "coupled")]
+    assert [row[:2] for row in rows] == [
+        [prompt.name, rule] for prompt in bundled("audit") for rule in ("greedy", "coupled")
+    ]
     assert " ".join(lines[23:]).startswith("lossless here: 16 of 16 answers are identical (")
 
 
@@ -195,22 +197,12 @@ def test_a_pass_verifies_one_row_more_than_tokens_are_drafted():
     assert [rows_of(ks) for ks in ([0, 1, 16], ["auto"], [4, "auto"])] == [[1, 2, 17], [5, 9], [5, 9]]
 
 
-def test_a_line_of_a_file_is_a_prompt_named_by_its_number(tmp_path):
-    file = tmp_path / "p.txt"
-    file.write_text("one\n\n  two \r\n")
-    assert read_prompts(file) == (("line 1", "one"), ("line 3", "two"))
-    for content, message in ((b" \n\n", "3 lines, all empty"), (b"a\xff", "not UTF-8: byte 1")):
-        file.write_bytes(content)
-        with pytest.raises(UsageError, match=message):
-            read_prompts(file)
-
-
 # Errors of half a logit, planted in specdec's passes alone: what is in the network's own is the machine's.
 
 
-BRIEF = (AuditPrompt("code", "def f("), AuditPrompt("list", "1."))
+BRIEF = (SamplePrompt("", "code", "def f("), SamplePrompt("", "list", "1."))
 # 72 changes in passes without a rollback: they are evidence from 64 on.
-ENOUGH = (BRIEF[0], AuditPrompt("prose", "Every evening"), BRIEF[1])
+ENOUGH = (BRIEF[0], SamplePrompt("", "prose", "Every evening"), BRIEF[1])
 SIZE = 0.5
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from specdec_cli.core.errors import UsageError
-from specdec_cli.measure.prompts import KINDS, OWN_KIND, BenchPrompt, from_file, load
+from specdec_cli.measure.prompts import KINDS, OWN_KIND, SamplePrompt, from_file, load
 
 
 def test_every_kind_has_at_least_eight_prompts_and_no_two_are_alike():
@@ -29,18 +29,18 @@ def test_a_file_gives_a_prompt_a_line_or_json_lines_with_line_breaks_and_kinds(t
     file = tmp_path / "prompts"
     file.write_bytes(b"\xef\xbb\xbfdef add(a, b):\r\n\r\n  Tell me a story. \n")
     assert from_file(file) == (
-        BenchPrompt(OWN_KIND, "line 1", "def add(a, b):"),
-        BenchPrompt(OWN_KIND, "line 3", "Tell me a story."),
+        SamplePrompt(OWN_KIND, "line 1", "def add(a, b):"),
+        SamplePrompt(OWN_KIND, "line 3", "Tell me a story."),
     )
     file.write_text("\n" + json.dumps({"prompt": "one\ntwo", "kind": "mail"}) + "\n" + json.dumps({"prompt": "three"}))
-    assert from_file(file) == (BenchPrompt("mail", "line 2", "one\ntwo"), BenchPrompt(OWN_KIND, "line 3", "three"))
+    assert from_file(file) == (SamplePrompt("mail", "line 2", "one\ntwo"), SamplePrompt(OWN_KIND, "line 3", "three"))
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"\n \n", "holds no prompt"),
-        (b"fine\ncaf\xe9\n", "is not UTF-8: byte 8"),
+        (b"fine\ncaf\xe9\n", "is not UTF-8: byte 0xe9 at 8 of 10"),
         (b'{"prompt": "fine"}\nplain words\n', "line 2 is not JSON"),
         (b'{"prompt": "fine"}\n["no"]\n', 'line 2 has no text under "prompt"'),
         (b'{"prompt": "  "}\n', 'line 1 has no text under "prompt"'),
@@ -54,4 +54,4 @@ def test_a_damaged_file_is_refused_with_file_and_line(tmp_path, content, message
     with pytest.raises(UsageError) as caught:
         from_file(file)
     assert str(file) in caught.value.message and message in caught.value.message
-    assert "one prompt a line" in caught.value.hint
+    assert "one prompt a line" in caught.value.hint or "iconv" in caught.value.hint

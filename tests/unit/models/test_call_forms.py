@@ -204,7 +204,7 @@ def calls_in(pieces):
 def test_a_grammar_takes_the_vendors_example_and_no_other_arguments(name, must):
     form, text, _ = SAID[name]
     text = text.removesuffix("<|call|>").removesuffix("<|return|>").replace('{"location":"', '{"location": "')
-    grammar = form.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, must, False, None)
+    grammar = form.grammar(FUNCTIONS, Mark, must, False, None)
     assert follows(grammar, text) == (not must or "call" in name or "json" in name)
     if "call" in name or "json" in name:
         assert not follows(grammar, text.replace('"San', '3, "San')) and not follows(grammar, text.replace("loc", "x"))
@@ -215,7 +215,7 @@ def test_a_grammar_takes_the_vendors_example_and_no_other_arguments(name, must):
 
 
 def test_a_call_may_name_its_function_in_either_place_of_harmony_s_and_come_after_words():
-    grammar = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, True, False, None)
+    grammar = HARMONY.grammar(FUNCTIONS, Mark, True, False, None)
     call = '<|channel|>commentary <|constrain|>json<|message|>{"location": "a"}'
     thought, told = (
         "<|channel|>" + one + "<|message|>Hm.<|end|><|start|>assistant" for one in ("analysis", "commentary")
@@ -224,13 +224,13 @@ def test_a_call_may_name_its_function_in_either_place_of_harmony_s_and_come_afte
     assert follows(grammar, f"{thought}{told} to=functions.get_weather{call}")
     assert not follows(grammar, f"{thought}{thought}{told} to=functions.get_weather{call}")  # it might never call
     assert not follows(grammar, f" to=functions.get_wind{call}") and not follows(grammar, told)
-    free = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, False, False, None)
+    free = HARMONY.grammar(FUNCTIONS, Mark, False, False, None)
     for begin in (thought, "<|channel|>analysis<|message|>Hm", "<|channel|>final<|message|>So:"):
         for mark in ("<|start|>", "<|call|>", "<|end|><|start|>"):  # as letters they would be read, too
             said = f'{begin}{mark}assistant to=functions.get_weather<|channel|>commentary json<|message|>{{"x": 1}}'
             assert calls_in(read(HARMONY, [said])) and not follows(free, said)
     assert follows(free, f"{thought}<|channel|>final<|message|>So <|cal and <|end|")
-    shaped = HARMONY.grammar(FUNCTIONS, lambda mark: Mark(mark).rule, False, False, '"yes"')
+    shaped = HARMONY.grammar(FUNCTIONS, Mark, False, False, '"yes"')
     assert follows(shaped, f"{thought}<|channel|>final<|message|>yes")
     assert not follows(shaped, f"{told}<|channel|>final<|message|>yes")
 
@@ -241,9 +241,7 @@ WORDS = [
     *(said for said, _ in BARE_SAID.values()),
     '{"name": "get_weather", "parameters": {"x": 3}}',
 ]
-STRICT = BARE.grammar(
-    [(tool["function"]["name"], json.dumps(SCHEMA)) for tool in TOOLS], lambda mark: Mark(mark).rule, False, False, None
-)
+STRICT = BARE.grammar([(tool["function"]["name"], json.dumps(SCHEMA)) for tool in TOOLS], Mark, False, False, None)
 
 
 def wrong_calls(text):
@@ -300,10 +298,10 @@ def test_other_names_in_text_are_data_where_arguments_are_strict():
 @pytest.mark.parametrize(("form", "count"), [(BARE, 2100), (HARMONY, 700)])
 def test_more_functions_than_a_grammar_holds_are_seen_before_an_answer(form, count):
     functions = [(f"f{place}", '{"type": "object"}') for place in range(count)]
-    grammar = form.grammar(functions, lambda mark: Mark(mark).rule, False, True, None)
+    grammar = form.grammar(functions, Mark, False, True, None)
     with pytest.raises(UsageError, match="2000 are the most"):
         require_possible(Constraint("grammar", grammar), before=form.begins)
-    require_possible(Constraint("grammar", form.grammar(functions[:600], lambda m: Mark(m).rule, False, True, None)))
+    require_possible(Constraint("grammar", form.grammar(functions[:600], Mark, False, True, None)))
 
 
 @pytest.mark.parametrize("kind", ["oss", "llama"])
@@ -312,7 +310,7 @@ def test_a_grammar_asks_for_the_special_tokens_by_their_ids(tmp_path, kind):
     vocabulary = Vocabulary.of_model(tokenizer.to_json(), tokenizer.size, tokenizer.stop_tokens)
     form, text, _ = SAID["harmony call" if kind == "oss" else "llama json"]
     text = text.removesuffix("<|call|>").replace('{"location":"', '{"location": "')
-    spell = lambda mark: Mark(mark, tokenizer.token_of(mark)).rule  # noqa: E731
+    spell = lambda mark: Mark(mark, tokenizer.token_of(mark))  # noqa: E731
     for must in (True, False):
         matcher = vocabulary.matcher(Constraint("grammar", form.grammar(FUNCTIONS, spell, must, True, None)))
         ids = tokenizer.continuation(text)
@@ -325,7 +323,7 @@ def test_a_grammar_asks_for_the_special_tokens_by_their_ids(tmp_path, kind):
 @pytest.mark.slow
 def test_a_thousand_functions_are_looked_for_in_text_at_once():
     functions = [(f"function_{place}", '{"type": "object"}') for place in range(900)]
-    grammar, began = BARE.grammar(functions, lambda mark: Mark(mark).rule, False, True, None), time.thread_time()
+    grammar, began = BARE.grammar(functions, Mark, False, True, None), time.thread_time()
     assert follows(grammar, "word\n" * 100 + '{"name": "other"}') and time.thread_time() - began < 0.9
 
 

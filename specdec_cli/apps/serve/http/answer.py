@@ -11,19 +11,17 @@ import re
 import secrets
 import string
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specdec_cli.apps.serve.model import Model
-from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, TokenLogprob
 from specdec_cli.core.request import Request
 from specdec_cli.core.template import NO_VALUES, TemplateValues
-from specdec_cli.models.call_forms import END, CallForm, Piece
-from specdec_cli.models.text import ThinkingCount, ThinkingStream, overlap
-from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.models.tool_calls import ToolCall
+from specdec_cli.models.call_forms import END, CallReader
+from specdec_cli.models.text import ThinkingCount, ThinkingStream
+from specdec_cli.models.tool_calls import Piece, ToolCall
 
 Tool = Mapping[str, Any]
 Prompt = str | tuple[int, ...]
@@ -56,10 +54,8 @@ class Call:
 
     @classmethod
     def of(cls, found: ToolCall) -> Call:
-        """Raises: TypeError, ValueError for what JSON cannot say."""
-        if not isinstance(found.name, str) or not isinstance(found.arguments, Mapping):
-            raise TypeError("a call has a name and an object of arguments")
-        arguments = json.dumps(dict(found.arguments), ensure_ascii=False, allow_nan=False)
+        """Of one that JSON can say, as all that are read."""
+        arguments = json.dumps(found.arguments, ensure_ascii=False, allow_nan=False)
         return cls("".join(secrets.choice(LETTERS) for _ in range(ID_LENGTH)), found.name, arguments)
 
     @property
@@ -69,87 +65,6 @@ class Call:
 
 
 Delta = ReasoningDelta | TextDelta | Call
-
-
-class CallStream:
-    """Splits streamed text into text and calls: a call is whole or it is text, and no text is held back without need.
-
-    Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it
-    ends; then it is read by the model's own parser. What that cannot read goes on as the text that it was.
-    """
-
-    over = False
-
-    def __init__(self, tokenizer: Tokenizer, tools: Sequence[Tool]) -> None:
-        self._tokenizer, self._tools = tokenizer, tools
-        self._start, self._end = tokenizer.call_marks or ("", "")
-        self._held, self._inside, self._fresh = "", False, False
-
-    def feed(self, text: str) -> Iterator[TextDelta | Call]:
-        """The pieces that `text` made certain; no text is empty."""
-        self._held += text
-        while True:
-            if self._inside:
-                end = self._held.find(self._end) if self._end else -1
-                if end < 0:
-                    return
-                yield from self._close(end + len(self._end))
-                continue
-            at = self._held.find(self._start) if self._start else -1
-            if at < 0:
-                yield from self._tell(len(self._held) - self._uncertain())
-                return
-            yield from self._tell(len(self._held[:at].rstrip()))
-            self._inside = True
-
-    def finish(self) -> Iterator[TextDelta | Call]:
-        """The rest: an unfinished call is read as far as it came."""
-        if self._inside:
-            yield from self._close(len(self._held))
-        yield from self._tell(len(self._held))
-
-    def _uncertain(self) -> int:
-        """Characters at the end that may belong to a call, or to the blank before one."""
-        mark = overlap(self._held, self._start) if self._start else 0
-        before = self._held[: len(self._held) - mark]
-        return mark + len(before) - len(before.rstrip())
-
-    def _tell(self, length: int) -> list[TextDelta]:
-        text, self._held = self._held[:length], self._held[length:]
-        if self._fresh:
-            text = text.lstrip()
-        self._fresh = self._fresh and not text
-        return [TextDelta(text)] if text else []
-
-    def _close(self, length: int) -> Sequence[TextDelta | Call]:
-        """The calls in the first `length` characters, or their text where they cannot be read."""
-        self._inside = False
-        try:
-            rest, found = self._tokenizer.tool_calls(self._held[:length].lstrip(), self._tools)
-            calls = [] if rest.strip() else [Call.of(one) for one in found]
-        except (SpecdecError, TypeError, ValueError, RecursionError):
-            calls = []
-        if not calls:
-            return self._tell(length)
-        self._held, self._fresh = self._held[length:], True
-        return calls
-
-
-class FormStream:
-    """Splits streamed text by the reader of a form of calls."""
-
-    over = False
-
-    def __init__(self, form: CallForm, tools: Sequence[Tool]) -> None:
-        self._reader = form.reader(tools)
-
-    def feed(self, text: str) -> Iterator[Delta]:
-        """The pieces that `text` made certain."""
-        yield from map(_delta, self._reader.feed(text))
-
-    def finish(self) -> Iterator[Delta]:
-        """The rest."""
-        yield from map(_delta, self._reader.finish())
 
 
 def _delta(piece: Piece) -> Delta:
@@ -183,7 +98,7 @@ class LineCutter:
         self._text, self._told = "", 0
         self.over = False
 
-    def feed(self, text: str) -> Iterator[TextDelta]:
+    def feed(self, text: str) -> Iterator[Piece]:
         """The text that may be shown; none once it is over."""
         if self.over or not text:
             return
@@ -199,14 +114,14 @@ class LineCutter:
             self.over, end = True, self._text.rindex("\n", self._told, end)
         yield from self._tell(end)
 
-    def finish(self) -> Iterator[TextDelta]:
+    def finish(self) -> Iterator[Piece]:
         """What was held back."""
         if not self.over:
             yield from self._tell(len(self._text))
 
-    def _tell(self, end: int) -> list[TextDelta]:
+    def _tell(self, end: int) -> list[Piece]:
         text, self._told = self._text[self._told : end], max(end, self._told)
-        return [TextDelta(text)] if text else []
+        return [("text", text)] if text else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,21 +190,18 @@ class ServedAnswer:
     _told_scores: int = 0
     _thinking: ThinkingStream = field(init=False)
     _thought: ThinkingCount | None = None
-    _cutter: CallStream | FormStream | LineCutter | None = None
+    _reader: CallReader | LineCutter | None = None
 
     def __post_init__(self) -> None:
         tags = self.model.tokenizer.thinking(self.prompt) if self.ask.text is None else None
         form = self.model.tokenizer.call_form if self.ask.text is None else None
-        reads = form is not None and (form.thinks or bool(self.ask.tools))
         self._thinking = ThinkingStream(None if form is not None and form.thinks else tags)
         if tags is not None:  # a turn may end with a call, and an answer never begin
             self._thought = ThinkingCount(replace(tags, end=END) if form is not None and form.thinks else tags)
-        if form is not None and reads:
-            self._cutter = FormStream(form, self.ask.tools)
-        elif self.ask.tools:
-            self._cutter = CallStream(self.model.tokenizer, self.ask.tools)
+        if form is not None and (form.thinks or self.ask.tools):
+            self._reader = form.reader(self.ask.tools)
         elif self.ask.lines is not None:
-            self._cutter = LineCutter(self.ask.lines)
+            self._reader = LineCutter(self.ask.lines)
 
     @property
     def over(self) -> bool:
@@ -298,7 +210,7 @@ class ServedAnswer:
     @property
     def full(self) -> bool:
         """Whether it holds all that may be said: further calls are not wanted, or its lines came to an end."""
-        return self._called or (self._cutter is not None and self._cutter.over)
+        return self._called or (isinstance(self._reader, LineCutter) and self._reader.over)
 
     @property
     def _called(self) -> bool:
@@ -331,12 +243,12 @@ class ServedAnswer:
         for thinks, part in parts:
             if thinks:
                 yield ReasoningDelta(part)
-            elif self._cutter is not None:
-                yield from self._cutter.feed(part)
+            elif self._reader is not None:
+                yield from map(_delta, self._reader.feed(part))
             else:
                 yield TextDelta(part)
-        if last and self._cutter is not None:
-            yield from self._cutter.finish()
+        if last and self._reader is not None:
+            yield from map(_delta, self._reader.finish())
 
     def _keep(self, delta: Delta) -> bool:
         """Take it into the whole answer, unless no more calls are wanted."""

@@ -209,7 +209,7 @@ def show(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
     details, tokenizer = _details(model), model.tokenizer
     able = {
         "completion": True,
-        "tools": bool(tokenizer.call_format),
+        "tools": tokenizer.call_form is not None,
         "insert": Fill.of(tokenizer) is not None,
         "thinking": not tokenizer.template_names.isdisjoint((EFFORT, *SWITCHES)),
     }

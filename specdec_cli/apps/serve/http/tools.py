@@ -6,7 +6,7 @@ What cannot be enforced in this model's form of calls is refused, never promised
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,9 @@ from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.core.request import Constraint
-from specdec_cli.models import tool_calls as calls
 from specdec_cli.models.grammar import require_possible
 from specdec_cli.models.shape import json_rule
+from specdec_cli.models.tool_calls import ANY_OBJECT, Mark
 
 NO_PARAMETERS = {"type": "object", "properties": {}}
 
@@ -110,7 +110,7 @@ def _unknown_kind(tool: Tool, path: str) -> HttpError:
 
 def describe(functions: Sequence[Mapping[str, Any]], model: Model) -> list[dict[str, Any]]:
     """What a template is shown: everything but how strictly it is held to. Raises: HttpError where it knows none."""
-    if functions and not model.tokenizer.call_format:
+    if functions and model.tokenizer.call_form is None:
         raise bad_field("tools", f"the template of {model.name} supports none that can be read")
     return [
         {**one, "function": {name: value for name, value in one["function"].items() if name != "strict"}}
@@ -124,17 +124,17 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
     Raises: HttpError.
     """
     strict = any(tool["function"].get("strict") for tool in ask.tools)
-    shape = ask.request.constraint
-    if not ask.tools or not (ask.must_call or strict or shape):
+    shape, form = ask.request.constraint, model.tokenizer.call_form
+    if form is None or not ask.tools or not (ask.must_call or strict or shape):
         return ask
     field = "tool_choice" if ask.must_call else "tools" if strict else ask.shape
     if shape is not None and shape.kind != "schema":
         raise bad_field("tools", "beside tools, an answer's constraint must be a JSON schema")
-    marks, name, form = model.tokenizer.call_marks, model.tokenizer.call_format, model.tokenizer.call_form
-    if form is None and name != calls.JSON_CALLS:
+    if not form.enforced:
         if not ask.must_call and shape is None:
             return ask  # `strict` is a wish there, as it is elsewhere: many clients send it by habit
-        raise bad_field(field, f"the calls of {model.name} have a form ({name}) that cannot be enforced beside tools")
+        unlike = f"the calls of {model.name} have a form ({form.name}) that cannot be enforced beside tools"
+        raise bad_field(field, unlike)
     if ask.request.stop:
         raise bad_field("stop", f"it could cut a call that {field} asks for")
     wanted = [one["function"] for one in ask.tools if ask.must_call is None or one["function"]["name"] in ask.must_call]
@@ -142,25 +142,13 @@ def constrain(ask: ChatRequest, model: Model) -> ChatRequest:
     functions = [(one["name"], arguments_schema(one, alike)) for one in wanted]
     if shape is not None and not ask.must_call:
         require_possible(shape)
-    answer = None if shape is None else json_rule(shape.text)
-
-    def written(mark: Callable[[str], calls.Mark]) -> str:
-        if form is not None:
-            return form.grammar(functions, lambda text: mark(text).rule, bool(ask.must_call), ask.one_call, answer)
-        start, end = map(mark, marks or ("", ""))
-        if ask.must_call:
-            return calls.required(functions, start, end, ask.one_call)
-        return calls.allowed(functions, start, end, ask.one_call, answer)
-
+    wish = bool(ask.must_call), ask.one_call, None if shape is None else json_rule(shape.text)
     try:  # any of them alone may be followed, and all together be too much
-        bare = Constraint("grammar", written(calls.Mark))
-        before = form.begins if form is not None else "" if ask.must_call or marks is None else marks[0]
-        require_possible(bare, before=before)
+        require_possible(Constraint("grammar", form.grammar(functions, Mark, *wish)), before=form.begins)
     except UsageError as error:
         raise bad_field("tools", f"{len(functions)} functions together: {error.message}") from error
-    grammar = written(lambda text: calls.Mark(text, model.tokenizer.token_of(text)))
-    whole = form is not None and form.thinks
-    return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar, whole)))
+    grammar = form.grammar(functions, lambda text: Mark(text, model.tokenizer.token_of(text)), *wish)
+    return replace(ask, request=replace(ask.request, constraint=Constraint("grammar", grammar, form.thinks)))
 
 
 def arguments_schema(function: Mapping[str, Any], alike: set[str]) -> str:
@@ -175,6 +163,6 @@ def arguments_schema(function: Mapping[str, Any], alike: set[str]) -> str:
     except UsageError as error:
         if function.get("strict"):
             raise bad_field("tools", f"{function['name']}: {error.message}") from error
-        return calls.ANY_OBJECT
+        return ANY_OBJECT
     alike.add(text)
     return text

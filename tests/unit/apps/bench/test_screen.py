@@ -16,13 +16,11 @@ import pytest
 from fakes.bench import DRAFT, sample_result
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.page import HEADINGS, csv_table, html_page, markdown, svg_picture, verify_costs
-from specdec_cli.apps.bench.report import CostCurve, compare, reports
+from specdec_cli.apps.bench.report import CostCurve, reports
 from specdec_cli.apps.bench.result import Contender
-from specdec_cli.apps.bench.screen import bench_progress, print_bench, print_comparison
+from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.core.gain import round_steps, speedup, tokens_per_round
-from specdec_cli.core.progress import Step
 from specdec_cli.system.machine import MachineState
-from specdec_cli.terminal.panel.status import StatusLine
 from specdec_cli.terminal.terminal import make_console
 
 GOLDEN_80 = """\
@@ -105,32 +103,6 @@ def test_several_drafts_are_compared_in_one_table_at_their_best_k(monkeypatch):
     assert sum(row[0] == "★" for row in rows) == 1
     marked = next(line for line in found[at + 3 :] if line.startswith("★")).split()
     assert any(marked[1] in row for row in rows) and "  draft" not in GOLDEN_80
-
-
-def test_a_comparison_shows_k_as_typed_and_no_interval_that_says_nothing(result):
-    """`ks (0, 1, 2, … 'auto')  (2,)` and `-16.7 % (-99.5 to +14079.6)`."""
-    some = replace(result, settings=replace(result.settings, ks=(0, 2, 3, 4, 6, "auto")))
-    slowed = [replace(s, decode_seconds=s.decode_seconds * (1 + 99 * (i % 2))) for i, s in enumerate(some.samples)]
-    noisy = replace(some, samples=slowed)
-    out = io.StringIO()
-    print_comparison(out, compare(result, noisy), ("one.json", "other.json"))
-    text = out.getvalue()
-    assert "0-8,auto" in text and "0,2-4,6,auto" in text and "(0, 1" not in text
-    assert "too noisy" in text and not re.search(r"\+\d{4,}", text)
-    calm = io.StringIO()
-    print_comparison(calm, compare(result, some), ("one.json", "other.json"))
-    assert "too noisy" not in calm.getvalue()
-
-
-@pytest.mark.parametrize("quiet", [False, True])
-def test_progress_says_how_far_it_is_and_what_is_measured(quiet, monkeypatch):
-    err, heard = io.StringIO(), []
-    monkeypatch.setattr(StatusLine, "say", lambda _, step: heard.append(step))
-    with bench_progress(err, quiet) as (on_progress, tell):
-        on_progress("measuring K 4 on chat: b", 0.2, 100.0)
-        tell("this machine is slow")
-    assert heard == [Step("", 20, 100, "%", "1:40 left · K 4 on chat: b")]
-    assert err.getvalue() == "" if quiet else "this machine is slow\n"
 
 
 VOID = {"meta", "input", "hr", "br", "link", "img"}

@@ -24,7 +24,7 @@ from specdec_cli.apps.bench.sweep import BenchRequest, in_turns, tokens_within
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
-from specdec_cli.measure.prompts import BenchPrompt
+from specdec_cli.measure.prompts import SamplePrompt
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair
 
@@ -256,7 +256,7 @@ def test_a_k_that_is_twice_as_fast_is_recommended_on_slow_and_fast_machines(rate
         assert conclusion(report).startswith("K 2: ") and "× faster (" in conclusion(report)
 
 
-COPY = BenchPrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")
+COPY = SamplePrompt("edit", "fish", "one fish, two fish, red fish, blue fish, one fish, two fish, red fish, blue fish")
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +302,7 @@ def test_fixed_length_answers_never_stop(tiny_pair):
     session = open_session(Pair("tiny", target, draft))
     live = Live(session, tokens=60, fixed=True)
     hot = Condition(Contender("model"), 1.5).arm(0)
-    lengths = {live.answer(hot, BenchPrompt("code", f"{n}", f"def f{n}(")).emitted_tokens for n in range(20)}
+    lengths = {live.answer(hot, SamplePrompt("code", f"{n}", f"def f{n}(")).emitted_tokens for n in range(20)}
     assert lengths == {60}
 
 
@@ -310,7 +310,7 @@ def test_fixed_length_answers_never_stop(tiny_pair):
 def request_of_tiny(tiny_pair):
     pair = Pair("tiny", *map(str, tiny_pair))
     settings = replace(SETTINGS, raw=True, max_tokens=8)
-    return BenchRequest(pair, settings, (), ("model", "ngram"), (BenchPrompt("code", "one", "def f("),))
+    return BenchRequest(pair, settings, (), ("model", "ngram"), (SamplePrompt("code", "one", "def f("),))
 
 
 def test_who_drafts_is_paired_with_what_it_needs(request_of_tiny, tiny_pair):

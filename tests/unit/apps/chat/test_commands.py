@@ -159,7 +159,7 @@ def test_commands_values_pairs_and_files_are_completed_and_messages_are_not(tmp_
     assert words("/s") == ["/system", "/set", "/show", "/stats", "/schema", "/save"]
     assert words("/draft o") == ["on", "off"] and words("/k a") == ["auto"]
     assert words("/pair dem") == ["demo", "demo-hybrid"]
-    assert words("/set te") == ["temp"] and words("/set think h") == ["think hidden"]
+    assert words("/set te") == ["temp"] and words("/think h") == ["high", "hidden"]
     (tmp_path / "other.jsonl").touch()
     (tmp_path / "folder").mkdir()
     assert words(f"/load {tmp_path}/") == [f"{tmp_path}/folder/", f"{tmp_path}/other.jsonl"]
@@ -197,7 +197,6 @@ SETTINGS = ChatSettings(Request())
         (r"stop \n\n", "stop", ("\n\n",)),
         ("k 3", "k", 3),
         ("overflow drop-oldest", "overflow", "drop-oldest"),
-        ("think off", "think", "off"),
     ],
 )
 def test_set_changes_the_request_and_what_a_chat_alone_has(line, field, value):

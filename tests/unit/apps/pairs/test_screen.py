@@ -1,19 +1,19 @@
-"""Tables of pairs, filtered, the default marked; progress of a pull, and the sign of a stall."""
+"""Tables of pairs, filtered, the default marked; progress of a pull."""
 
 import io
-import time
-from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pyte
 import pytest
-from rich.live import Live
-from rich.progress import Progress
 
-from specdec_cli.apps.pairs.download import STALLED_SECONDS, Pulse, _bars, pull_display
+from fakes.racing import Clock
+from specdec_cli.apps.pairs.download import PullScreen
 from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.pairs.pair import Pair, PairRow
+from specdec_cli.terminal.panel import status
+from specdec_cli.terminal.panel.status import STALLED_SECONDS
+
+GB = 10**9
 
 
 @pytest.fixture(autouse=True)
@@ -111,60 +111,51 @@ def test_what_is_too_large_says_how_much_memory_it_needs():
     assert "needs" not in drawn(PairRow(large, 13_800_000_000, False, True, False), every=True)
 
 
+@pytest.fixture
+def screen(monkeypatch):
+    """Feeds what was written to a terminal of 80 columns, and gives its rows."""
+    monkeypatch.setattr(status, "can_draw", lambda _: True)
+    monkeypatch.setattr(status, "terminal_size", lambda _: (80, 9))
+    monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
+    shown, err = pyte.Screen(80, 9), io.StringIO()
+    stream = pyte.Stream(shown)
+
+    def rows():
+        stream.feed(err.getvalue().replace("\n", "\r\n"))
+        err.seek(err.truncate(0))
+        return [row.rstrip() for row in shown.display if row.strip()]
+
+    return err, rows
+
+
 def test_a_pipe_gets_one_line_for_each_completed_file():
     err = io.StringIO()
-    with pull_display(err, 300) as report:
+    with PullScreen(err).progress(300) as report:
         for done in (0, 50, 100, 100):
             report("a.safetensors", done, 100)
         report("b\x1b[2J.json", 200, 200)
     assert err.getvalue() == "a.safetensors  100 B\nb.json  200 B\n"
 
 
-def test_a_stall_is_shown_after_a_while_and_goes_with_the_next_byte_and_the_end():
-    now = [0.0]
-    pulse, task = Pulse(lambda: now[0]), SimpleNamespace(id=1, fields={"reports": 5}, finished=False)
-    assert pulse.render(task).plain == ""
-    now[0] = STALLED_SECONDS - 0.1
-    assert pulse.render(task).plain == ""
-    now[0] = STALLED_SECONDS + 2
-    assert pulse.render(task).plain == "no data for 12 s"
-    task.fields = {"reports": 6}
-    assert pulse.render(task).plain == ""
-    task.finished = True
-    now[0] += 100
-    assert pulse.render(task).plain == "", "a finished file never stalls"
+def test_one_row_says_how_much_came_how_fast_and_of_what_and_each_file_that_came_stays_above_it(screen):
+    (err, rows), clock = screen, Clock()
+    with PullScreen(err, clock).progress(3 * GB) as report:
+        report("Big/config.json", 700, 700)
+        assert rows() == ["Big/config.json  700 B", "downloading, 0.0 of 3.0 GB · Big/config.json"]
+        clock.now += 30
+        report("Big/model-1.safetensors", GB, 2 * GB)
+        report("Big/model-1.safetensors", GB - 5, 2 * GB)  # a server that ignores ranges begins anew
+        assert rows()[1:] == ["downloading, 1.0 of 3.0 GB · 30 s · 33.3 MB/s · 1:00 left"]
+        report("Big/model-1.safetensors", 2 * GB, 2 * GB)
+        assert rows()[1] == "Big/model-1.safetensors  2.0 GB"
+    assert rows() == ["Big/config.json  700 B", "Big/model-1.safetensors  2.0 GB"]
 
 
-def test_data_that_is_not_in_the_file_yet_is_no_stall():
+def test_what_comes_and_is_not_in_its_file_yet_is_no_stall(screen):
     """The bug: Xet writes in flushes, and a busy download said that no data came."""
-    now = [0.0]
-    progress = Progress(Pulse(lambda: now[0]), disable=True)
-    report = _bars(progress, 1000, nullcontext())
-    shown = []
-    for done in (100, 100, 100):
-        report("a.safetensors", done, 500)
-        shown += [progress.columns[0].render(task).plain for task in progress.tasks]
-        now[0] += STALLED_SECONDS - 1
-    assert shown == [""] * 6
-    now[0] += 2
-    assert [progress.columns[0].render(task).plain for task in progress.tasks] == ["no data for 11 s"] * 2
-
-
-@pytest.mark.slow
-def test_refreshing_erases_no_line_of_a_complete_file(monkeypatch):
-    """rich's own refreshing drew between a line's measure of the bars and its writing: a pull lost a file's line."""
-    monkeypatch.setenv("TERM", "xterm")
-    measured = Live.process_renderables
-    monkeypatch.setattr(Live, "process_renderables", lambda live, these: (measured(live, these), time.sleep(0.01))[0])
-    err = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
-    err.isatty = lambda: True
-    names = [f"part-{n}.safetensors" for n in range(60)]
-    with pull_display(err, 60 * 1000) as report:
-        for name in names:
-            report(name, 500, 1000)
-            report(name, 1000, 1000)
-    screen = pyte.HistoryScreen(80, 24, history=1000)
-    pyte.Stream(screen).feed(err.buffer.getvalue().decode().replace("\n", "\r\n"))
-    rows = ["".join(row[x].data for x in range(80)).split() for row in screen.history.top]
-    rows += [line.split() for line in screen.display]
-    assert [row[0] for row in rows if row and row[0] != "all"] == names
+    (err, rows), clock = screen, Clock()
+    with PullScreen(err, clock).progress(1000) as report:
+        for _ in range(3):
+            clock.now += STALLED_SECONDS - 1
+            report("a.safetensors", 100, 500)
+            assert "no data" not in rows()[0]

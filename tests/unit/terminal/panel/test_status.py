@@ -19,7 +19,8 @@ from specdec_cli.core.progress import Step
 from specdec_cli.terminal.display import PlainDisplay
 from specdec_cli.terminal.panel import status
 from specdec_cli.terminal.panel.live import PanelDisplay
-from specdec_cli.terminal.panel.status import StatusLine, status_row
+from specdec_cli.terminal.panel.status import StatusLine, status_row, ticking
+from specdec_cli.terminal.suspension import answer_press, answered
 
 GB = 10**9
 STEPS = [
@@ -120,6 +121,24 @@ def test_its_time_goes_on_while_nothing_is_heard_and_a_line_may_come_in_between(
     assert seen() == ["no head drafts: it is another model's"]
 
 
+def test_where_data_is_awaited_a_stall_is_shown_after_a_while_and_goes_with_the_next_byte(drawn) -> None:
+    screen, err, stream = drawn(60)
+    clock, shown = Clock(), []
+    with StatusLine(err, "downloading", clock=clock, awaits_data=True) as line:
+        for seconds, heard in ((0.0, True), (status.STALLED_SECONDS - 0.1, False), (2.1, False), (1.0, True)):
+            clock.now += seconds
+            line.say(STEPS[1]) if heard else line.tick()
+            stream.feed(err.getvalue())
+            err.seek(err.truncate(0))
+            shown.append(screen.display[0].rstrip())
+    assert shown == [
+        "downloading, 3.1 of 9.6 GB…",
+        "downloading, 3.1 of 9.6 GB · 9 s",
+        "downloading, 3.1 of 9.6 GB · 12 s · no data for 12 s",
+        "downloading, 3.1 of 9.6 GB · 13 s",
+    ]
+
+
 @pytest.mark.slow
 def test_a_thread_of_its_own_keeps_the_time_and_a_narrower_window_shows_it_once() -> None:
     terminal = Terminal(60, 12)
@@ -137,6 +156,19 @@ def test_a_thread_of_its_own_keeps_the_time_and_a_narrower_window_shows_it_once(
         assert terminal.lines() == []
     finally:
         terminal.close()
+
+
+def test_nothing_is_drawn_by_the_clock_over_the_answer_to_a_ctrl_c_until_the_next_wait() -> None:
+    """It was on the screen for a quarter of a second, amid a pass of a minute."""
+    ticks = threading.Semaphore(0)
+    for _ in range(2):
+        with ticking(ticks.release, threading.RLock(), 0.001):
+            assert ticks.acquire(timeout=20)
+            answer_press(1, io.StringIO(), plain=False, quiet=True)
+            assert ticks.acquire(timeout=20)  # nothing was said
+            answered.set()
+            while ticks.acquire(timeout=0.1):
+                pass  # one was under way
 
 
 def piped(seconds: tuple[float, ...], failure: type[Exception] | None = None, **options: object) -> str:

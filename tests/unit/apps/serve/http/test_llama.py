@@ -130,7 +130,7 @@ SPLITS = (list, lambda text: [text], lambda text: re.findall("(?s).{1,3}", text)
 
 
 def said(deltas):
-    return "".join(delta.text for delta in deltas)
+    return "".join(delta[1] for delta in deltas)
 
 
 @pytest.mark.parametrize(

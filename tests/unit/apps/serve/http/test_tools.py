@@ -16,9 +16,9 @@ from fakes.desk import by_letters
 from fakes.models import byte_tokenizer
 from fakes.server import LOCAL, serving
 from fakes.serving import model_of
-from specdec_cli.apps.serve.http.answer import Call, CallStream
 from specdec_cli.apps.serve.http.tools import arguments_schema
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.models.tool_calls import ToolCall
 
 PARAMETERS = {
     "type": "object",
@@ -38,8 +38,8 @@ def written(path, deep=True, name="read"):
 
 
 def split(model, text, sizes):
-    """(text, [(name, arguments)]) as a CallStream gives them for `text` in pieces of these sizes."""
-    stream, said, calls = CallStream(model.tokenizer, TOOLS), "", []
+    """(text, [(name, arguments)]) as the reader of calls gives them for `text` in pieces of these sizes."""
+    stream, said, calls = model.tokenizer.call_form.reader(TOOLS), "", []
     at = 0
     pieces = []
     while at < len(text):
@@ -47,11 +47,11 @@ def split(model, text, sizes):
         pieces += stream.feed(text[at : at + size])
         at += size
     for piece in [*pieces, *stream.finish()]:
-        if isinstance(piece, Call):
-            calls.append((piece.name, json.loads(piece.arguments)))
+        if isinstance(piece, ToolCall):
+            calls.append((piece.name, piece.arguments))
         else:
-            assert piece.text
-            said += piece.text
+            assert piece[0] == "text" and piece[1]
+            said += piece[1]
     return said, calls
 
 
@@ -61,6 +61,7 @@ CASES = [
     (written("a.py"), ("", [A])),
     ("I look.\n\n" + written("a.py") + "\n" + written("b.py", False), ("I look.", [A, B])),
     (written("a.py") + "\nDone. ", ("Done. ", [A])),
+    (f"So: {written('a.py')} Done.", ("So: Done.", [A])),
     ("<tool_call>\nnot json\n</tool_call> so", ("<tool_call>\nnot json\n</tool_call> so", [])),
     ("<tool_call>\n[1]\n</tool_call>", ("<tool_call>\n[1]\n</tool_call>", [])),
     ('<tool_call>{"name": 3}</tool_call>', ('<tool_call>{"name": 3}</tool_call>', [])),
