@@ -30,9 +30,9 @@ TIERED = [
 
 
 @pytest.fixture(autouse=True)
-def _short_chunks(monkeypatch):
+def _short_chunks(device_says):
     """Prefills of a few tokens are already in many chunks."""
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 7)
+    device_says(prefill_tokens=7)
 
 
 def request(turn):
@@ -128,12 +128,12 @@ MORE = [pytest.param(*more, marks=pytest.mark.full) for more in (("plain", 33), 
 
 
 @pytest.mark.parametrize(("draft", "n"), [("window", 12), *MORE])
-def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(draft, n, tmp_path, monkeypatch):
+def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(draft, n, tmp_path, device_says):
     """Counted anew from each round's place in the text; what an event tells is what the draft's passes were fed.
 
     A sum over an answer hid a first reading that was a token short, and one that came a token late.
     """
-    monkeypatch.setattr("specdec_cli.engine.device.queues_ahead", lambda: False)  # a round's passes come before it
+    device_says(queues_ahead=False)  # a round's passes come before it
     slot = slot_of("plain", n, draft)
     slot.draft.network.module = counted = Counted(slot.draft.network.module)
     session = loaded(slot, tmp_path).session()

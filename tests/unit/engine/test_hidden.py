@@ -27,8 +27,8 @@ def independently(network, ids):
     return np.array(network.model.norm(hidden)[0])
 
 
-def test_hidden_states_are_those_of_the_modules_chunk_by_chunk_and_row_by_row(monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 8)
+def test_hidden_states_are_those_of_the_modules_chunk_by_chunk_and_row_by_row(device_says):
+    device_says(prefill_tokens=8)
     expected = independently(tiny_network(seed=1), IDS)
     model = CachedModel(tiny_network(seed=1), "m")
     kinds = {type(module).__name__ for _, module in model.network.module.named_modules()}

@@ -70,8 +70,8 @@ def test_ids_without_an_embedding_are_read_as_the_last_one():
 
 
 @pytest.mark.parametrize("name", ["mamba2", "gemma3_text", "qwen3"])
-def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 50)
+def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, device_says):
+    device_says(prefill_tokens=50)
     model = CachedModel(network_of(architectures()[name], 1), "m")
     text = [3 + (i * i * 7 + i) % 60 for i in range(400)]
     model.mark((33, 120, 121), kept=8)

@@ -126,13 +126,12 @@ def test_a_truncated_head_is_damaged(folders, tmp_path):
         loaded(folders[0], folder)
 
 
-def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
+def test_a_head_counts_in_what_has_to_fit(folders, device_says):
     whole = folders[1]
     alone = Fit.of(find(PairSpec(Pair("counting", str(whole), None), "none"))).at(64)
-    room = [10 * alone.peak_bytes]
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room[-1])
+    device_says(usable_bytes=10 * alone.peak_bytes)
     assert loaded(whole, drafter="mtp", reserve_tokens=64).draft_kind == "mtp"
-    room.append(int(alone.peak_bytes / HEADROOM) + 1000)  # for the target alone
+    device_says(usable_bytes=int(alone.peak_bytes / HEADROOM) + 1000)  # for the target alone
     assert loaded(whole, drafter="none", reserve_tokens=64).draft_kind is None
     with pytest.raises(DoesNotFit, match=r"\(head\) need"):
         loaded(whole, drafter="mtp", reserve_tokens=64)

@@ -133,8 +133,8 @@ def test_a_bias_that_rules_everything_out_is_refused(session, value, temperature
 
 
 @pytest.fixture
-def short_chunks(monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
+def short_chunks(device_says):
+    device_says(prefill_tokens=30)
 
 
 LONG, ASKED = [3 + i % 90 for i in range(100)], Request(max_tokens=20, k=4, drafter="model")
@@ -145,9 +145,9 @@ def events_of(session, tokens=100):
     return list(session.pair.session().reply(LONG[:tokens], ASKED))
 
 
-def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(session, monkeypatch):
+def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(session, device_says):
     whole = events_of(session)[-1]
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
+    device_says(prefill_tokens=30)
     events = events_of(session)
     readings = [event for event in events if isinstance(event, Reading)]
     assert [(event.reader, event.read_tokens) for event in readings] == [

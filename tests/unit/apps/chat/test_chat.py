@@ -18,7 +18,6 @@ from specdec_cli.apps.chat.loop import LineReader, is_open, run_chat, unfenced
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
 from specdec_cli.command.process import as_user_error
 from specdec_cli.core.errors import NotAvailable, UsageError
-from specdec_cli.engine import device
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.session.capacity import capacity_of
 from specdec_cli.session.signals import Presses
@@ -207,12 +206,12 @@ TOKENS = 1500
 
 
 @pytest.fixture
-def small(pair, monkeypatch):
+def small(pair, device_says):
     """A chat on a device that holds the weights and the caches of TOKENS tokens."""
     session = recorded(*pair)
     capacity = capacity_of(session.pair)
     room = capacity.weight_bytes + capacity.cache_bytes(TOKENS)
-    monkeypatch.setattr(device, "working_set_bytes", lambda: int(room / HEADROOM) + 2)
+    device_says(working_set_bytes=int(room / HEADROOM) + 2)
     return chat_with(session, max_tokens=8)
 
 
@@ -235,9 +234,9 @@ def test_from_nine_tenths_on_a_chat_says_so_then_refuses_loses_nothing_and_goes_
     assert len(chat.conversation.turns) == 1
 
 
-def test_a_pair_that_was_loaded_though_it_does_not_fit_is_not_refused_word_by_word(pair, monkeypatch):
+def test_a_pair_that_was_loaded_though_it_does_not_fit_is_not_refused_word_by_word(pair, device_says):
     session = recorded(*pair)
-    monkeypatch.setattr(device, "working_set_bytes", lambda: 1000)
+    device_says(working_set_bytes=1000)
     assert ran(chat_with(session, max_tokens=8), "hello")[0] == 0
 
 

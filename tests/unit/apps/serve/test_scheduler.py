@@ -161,8 +161,8 @@ def test_a_cancelled_answer_costs_no_pass_after_the_round_it_was_in(pair, desk, 
     assert answer(desk, job(ids(30))).end.tokens == alone(pair, job(ids(30)))
 
 
-def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(pair, desk, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 32)
+def test_a_prompt_that_nobody_waits_for_is_not_read_to_its_end(pair, desk, monkeypatch, device_says):
+    device_says(prefill_tokens=32)
     passes, seen = passes_of(pair, monkeypatch), []
 
     def cancel(client, event):
@@ -356,8 +356,8 @@ def test_rounds_are_not_billed_for_another_jobs_turns(pair, desk):
     assert sum(end.stats["decode_seconds"] for end in ends) <= wall * 1.05
 
 
-def test_the_same_prompt_twice_at_once_is_read_once(desk, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 64)
+def test_the_same_prompt_twice_at_once_is_read_once(desk, device_says):
+    device_says(prefill_tokens=64)
     prompt = ids(300, 3)
     clients = [Client(desk, job(prompt, 8)), Client(desk, replace(job(prompt, 8), endpoint="other"))]
     read = [client.wait().read_tokens for client in clients]
