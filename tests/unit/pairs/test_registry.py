@@ -106,16 +106,6 @@ def test_a_complaint_names_file_line_value_and_the_nearest_key(files, text, mess
     assert "\n" not in caught.value.message + caught.value.hint
 
 
-@pytest.mark.parametrize("content", [b"schema_version = [", b"a = " + b"[" * 100_000])
-def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, content):
-    files[1].parent.mkdir()
-    files[1].write_bytes(content)
-    for use in (lambda: load_registry(*files), lambda: add_pair(files[1], Pair("a", "org/t", None))):
-        with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read|is nested too deeply"):
-            use()
-    assert files[1].read_bytes() == content
-
-
 def test_a_pair_may_say_who_drafts_and_how_much_of_a_context_its_draft_reads(files):
     for said, recent in (("64", 64), ('"full"', None)):
         pairs = users(files, PAIR + f'drafter = "ngram"\ndraft_context = {said}\n[pairs.b]\ntarget = "x"\n').pairs
