@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -12,18 +11,6 @@ from fakes.models import TINY, other_letters, tiny_folder
 from specdec_cli.main import PANELS, app
 
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
-
-
-def ran(*arguments):
-    """(exit code, stdout, stderr) of a real process."""
-    command = [sys.executable, "-m", "specdec_cli", *arguments]
-    done = subprocess.run(command, capture_output=True, env=ENVIRONMENT, timeout=300, text=True)
-    return done.returncode, done.stdout, done.stderr
-
-
-def tiny(tiny_pair, *more):
-    target, draft = map(str, tiny_pair)
-    return ["run", "--target", target, "--draft", draft, "--raw", "-n", "24", *more]
 
 
 @pytest.mark.slow
@@ -50,23 +37,6 @@ def computed(*arguments):
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=ENVIRONMENT)
     after = os.times()
     return sum(after[2:4]) - sum(before[2:4])
-
-
-def test_the_answer_alone_is_on_stdout_and_the_summary_on_stderr(specdec, tiny_pair):
-    code, out, err = specdec(*tiny(tiny_pair), "def f(")
-    quiet_code, quiet_out, quiet_err = specdec(*tiny(tiny_pair, "-q"), "def f(")
-    assert (code, quiet_code, quiet_err) == (0, 0, "")
-    assert out == quiet_out
-    assert "24 tokens in" in err and "\x1b" not in err
-
-
-def test_options_are_read_from_the_environment(specdec, tiny_pair, monkeypatch):
-    target, draft = map(str, tiny_pair)
-    settings = {"SPECDEC_TARGET": target, "SPECDEC_DRAFT": draft, "SPECDEC_MAX_TOKENS": "5", "SPECDEC_K": "2"}
-    for name, value in settings.items():
-        monkeypatch.setenv(name, value)
-    events = [json.loads(line) for line in specdec("run", "--raw", "--json", "x")[1].splitlines()]
-    assert (events[0]["k"], events[-1]["stats"]["emitted_tokens"]) == (2, 5)
 
 
 @pytest.mark.parametrize(("stdin", "message"), [(b" \n", "the prompt is empty"), (b"caf\xe9", "byte 0xe9 at 3 of 4")])
@@ -106,23 +76,6 @@ def test_mismatched_tokenizers_exit_4_with_the_first_difference(specdec, tiny_pa
     (draft / "tokenizer.json").write_bytes(other_letters((draft / "tokenizer.json").read_bytes()))
     code, message, hint = specdec.refused("run", "x", "--target", tiny_pair[0], "--draft", draft)
     assert code == 4 and "is 'F' in the target and 'FFF' in the draft" in message and "--drafter none" in hint
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_the_partial_text_and_exits_130(tmp_path):
-    """A context so long that the reply cannot end by itself before the signal."""
-    folder = tiny_folder(tmp_path / "slow", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True)
-    arguments = ["run", "--target", str(folder), "--raw", "-n", "90000", "--json", "def f("]
-    command = [sys.executable, "-m", "specdec_cli", *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
-    seen = b""
-    while b'"index": 5' not in seen:
-        seen += os.read(process.stdout.fileno(), 65536)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=300)
-    finish = json.loads((seen + out).splitlines()[-1])
-    assert (process.returncode, finish["event"], finish["reason"]) == (130, "finish", "interrupted")
-    assert finish["text"] and b"Traceback" not in err
 
 
 def test_no_command_is_missing_from_the_panels():

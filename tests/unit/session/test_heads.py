@@ -66,19 +66,6 @@ def test_a_heads_weights_are_wired_with_its_targets(folders, monkeypatch):
     assert fake.wired_limits == [0, sum(array.nbytes for _, array in arrays)]
 
 
-def test_a_folder_that_holds_a_head_is_a_draft(folders):
-    bare, _, head = folders
-    told = []
-    found = loaded(bare, head, tell=told.append)
-    assert found.draft_kind == "mtp" and found.names == (str(bare), str(head))
-    assert not told and found.first.draft.head.agreement.share > 0.9
-    plain, _, _ = said(found.session(), k=0)
-    drafted, rounds, start = said(found.session(), k=3, drafter="model")
-    assert drafted == plain
-    assert (start.drafter, start.draft, start.caches["draft"]) == ("mtp", str(head), ("WindowKVCache",))
-    assert sum(round.accepted for round in rounds) > 15
-
-
 @pytest.mark.parametrize("drafter", ["mtp", "auto"])
 def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders, drafter):
     found = loaded(folders[1], drafter=drafter)
