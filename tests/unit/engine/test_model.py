@@ -23,13 +23,6 @@ NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
 NOTHING = mx.array([], dtype=mx.int32)
 
 
-def test_reuse_reads_only_what_is_new():
-    model = CachedModel(NETWORK, "m")
-    list(model.prefill(list(range(3, 100))))
-    assert model.reuse([*range(3, 60), 7, 7]) == 57
-    assert model.reuse([9, 9, 9]) == 0
-
-
 def test_what_was_taken_back_is_forgotten_and_what_was_read_in_its_place_is_remembered():
     model = CachedModel(NETWORK, "m")
     first, second = list(range(3, 100)), [*range(3, 60), *range(100, 120)]
