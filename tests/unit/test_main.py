@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from fakes.models import TINY, other_letters, tiny_folder
 from specdec_cli.main import PANELS, app
 
 ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "FORCE_COLOR")}
@@ -43,39 +42,6 @@ def computed(*arguments):
 def test_what_is_piped_is_refused_where_it_is_no_prompt(specdec, stdin, message):
     code, said, _ = specdec.refused("run", stdin=stdin)
     assert code == 2 and message in said
-
-
-def damaged(tmp_path, how):
-    folder = tiny_folder(tmp_path / "model")
-    weights, config = folder / "model.safetensors", folder / "config.json"
-    if how == "no weights":
-        weights.unlink()
-    elif how == "truncated":
-        weights.write_bytes(weights.read_bytes()[:1000])
-    else:
-        config.write_text(json.dumps(TINY | json.loads(how)))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("how", "code", "message"),
-    [
-        ("no weights", 3, "no weights for"),
-        ("truncated", 3, "is damaged: its header cannot be read"),
-        ('{"model_type": "riddle"}', 3, "is of type riddle"),
-        ('{"model_file": "evil.py"}', 4, "asks to run code from the repository"),
-    ],
-)
-def test_bad_folders_are_two_lines_and_the_right_code(specdec, tmp_path, how, code, message):
-    found, said, _ = specdec.refused("run", "x", "--target", damaged(tmp_path, how))
-    assert found == code and message in said
-
-
-def test_mismatched_tokenizers_exit_4_with_the_first_difference(specdec, tiny_pair, tmp_path):
-    draft = tiny_folder(tmp_path / "draft")
-    (draft / "tokenizer.json").write_bytes(other_letters((draft / "tokenizer.json").read_bytes()))
-    code, message, hint = specdec.refused("run", "x", "--target", tiny_pair[0], "--draft", draft)
-    assert code == 4 and "is 'F' in the target and 'FFF' in the draft" in message and "--drafter none" in hint
 
 
 def test_no_command_is_missing_from_the_panels():

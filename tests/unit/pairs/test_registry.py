@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.errors import UsageError
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.pair import Pair, PairSpec, nearest
 from specdec_cli.pairs.registry import add_pair, load_registry, packaged_file, read_registry, set_default
@@ -142,12 +142,6 @@ def test_a_command_names_the_draft_by_the_option_that_it_came_from(draft, option
     assert pair.options == ([*pair.stored] if "--head-from" not in options else ["--target", "org/t"])
     assert pair.run_command == f"specdec run {shlex.join(pair.options)} 'your prompt'"
     assert Pair("t", "org/t", draft, source="yours").run_command == "specdec run -p t 'your prompt'"
-
-
-def test_a_models_id_where_only_a_pair_will_do_gets_the_command_that_makes_a_pair_of_it():
-    with pytest.raises(NotAvailable, match="no pair named org/model") as caught:
-        OURS.find("org/model")
-    assert caught.value.hint == "specdec pull org/model makes a pair of it"
 
 
 # Edits of the user's file
