@@ -44,6 +44,13 @@ def test_what_is_piped_is_refused_where_it_is_no_prompt(specdec, stdin, message)
     assert code == 2 and message in said
 
 
+def test_what_nobody_foresaw_is_two_lines_with_the_way_to_see_where(specdec, tiny_pair, monkeypatch):
+    monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
+    code, message, hint = specdec.refused("run", "x", "--target", tiny_pair[0])
+    assert code == 1 and message.startswith("specdec failed unexpectedly: ")
+    assert hint.startswith("SPECDEC_DEBUG=1 shows where")
+
+
 def test_no_command_is_missing_from_the_panels():
     registered = (
         info.name or info.callback.__name__
