@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from fakes import isolation
@@ -123,6 +124,14 @@ def pytest_runtest_setup(item):
 def _home_of_this_test(monkeypatch):
     """No test reads what another one wrote, such as what rounds cost here."""
     monkeypatch.setenv("HOME", tempfile.mkdtemp(dir=HOME))
+
+
+@pytest.fixture
+def device_says(monkeypatch):
+    """What the device says of itself from now on: `device_says(usable_bytes=1000)`."""
+    from fakes.device import says
+
+    return partial(says, monkeypatch)
 
 
 def pytest_unconfigure():

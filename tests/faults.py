@@ -193,7 +193,7 @@ FAULTS = (
         "engine/pipeline.py",
         "self._hidden[:emitted]",
         "self._hidden[-emitted:]",
-        "laws/test_draft_context.py::test_after_a_rejection_a_head_guesses_as_one_that_read_the_text_anew[head]",
+        "laws/test_draft_context.py::test_after_a_rejection_a_draft_is_that_of_one_that_read_the_text_anew[head]",
     ),
     Fault(
         "H9 a verdict on memory without the draft",

@@ -29,6 +29,12 @@ compute, compute_later = mx.eval, mx.async_eval
 item, to_list = mx.array.item, mx.array.tolist
 
 
+def says(monkeypatch, **facts: object) -> None:
+    """The device says these things of itself, each by the function of that name."""
+    for name, fact in facts.items():
+        monkeypatch.setattr(device, name, lambda fact=fact: fact)
+
+
 class FakeDevice:
     """`clock()` is the host's; `work` is what the next queued array takes. `wakeup_seconds` is what each wait costs."""
 
@@ -43,17 +49,20 @@ class FakeDevice:
 
     def install(self, monkeypatch, ahead: bool = True) -> FakeDevice:
         """In the place of mlx's device, for the engine and for mlx-lm."""
-        monkeypatch.setattr(mx, "async_eval", lambda *arrays: self.queue(*_flat(arrays)))
-        monkeypatch.setattr(mx, "eval", lambda *arrays: self.wait(*_flat(arrays)))
-        monkeypatch.setattr(mx, "synchronize", lambda *_: self.settle())
-        monkeypatch.setattr(mx.array, "item", lambda array: self.read(array, item))
-        monkeypatch.setattr(mx.array, "tolist", lambda array: self.read(array, to_list))
-        monkeypatch.setattr(device, "queues_ahead", lambda: ahead)
+        for owner, name, instead in (
+            (mx, "async_eval", lambda *arrays: self.queue(*_flat(arrays))),
+            (mx, "eval", lambda *arrays: self.wait(*_flat(arrays))),
+            (mx, "synchronize", lambda *_: self.settle()),
+            (mx.array, "item", lambda array: self.read(array, item)),
+            (mx.array, "tolist", lambda array: self.read(array, to_list)),
+        ):
+            monkeypatch.setattr(owner, name, instead)
+        says(monkeypatch, queues_ahead=ahead)
         return self
 
     def install_as(self, chip: str, monkeypatch) -> FakeDevice:
         """As `install`, and it calls itself `chip`."""
-        monkeypatch.setattr(device, "device_name", lambda: chip)
+        says(monkeypatch, device_name=chip)
         return self.install(monkeypatch)
 
     def drive(self, model: CachedModel, costs: Costs, buffers: int) -> None:
@@ -218,9 +227,8 @@ class FailingDevice:
 
     def install(self, monkeypatch) -> FailingDevice:
         """In the place of mlx's evaluations and read-backs."""
-        monkeypatch.setattr(mx, "eval", self._failing("eval", mx.eval))
-        monkeypatch.setattr(mx, "async_eval", self._failing("async_eval", mx.async_eval))
-        monkeypatch.setattr(device, "to_list", self._failing("to_list", device.to_list))
+        for owner, name in ((mx, "eval"), (mx, "async_eval"), (device, "to_list")):
+            monkeypatch.setattr(owner, name, self._failing(name, getattr(owner, name)))
         return self
 
     def _failing(self, name: str, original: Callable) -> Callable:
@@ -259,10 +267,9 @@ class FakeMemory:
 
     def install(self, monkeypatch) -> FakeMemory:
         """In the place of mlx's memory."""
-        monkeypatch.setattr(device, "backend", lambda: "metal")
-        monkeypatch.setattr(device, "working_set_bytes", lambda: self.recommended)
-        monkeypatch.setattr(mx, "clear_cache", lambda: self.asked.append("clear"))
-        monkeypatch.setattr(mx, "synchronize", lambda *_: self.asked.append("settle"))
+        says(monkeypatch, backend="metal", working_set_bytes=self.recommended)
+        for name, word in {"clear_cache": "clear", "synchronize": "settle"}.items():
+            monkeypatch.setattr(mx, name, lambda *_, word=word: self.asked.append(word))
         monkeypatch.setattr(mx, "set_wired_limit", self.asked.append)
         return self
 

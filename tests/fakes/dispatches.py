@@ -118,9 +118,8 @@ def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False)
         drafted = packed.size - 3
         return packed.tolist() if computed else [*range(drafted), 0, drafted // 2, 7]
 
-    monkeypatch.setattr(device, "queue", lambda array: None)
-    monkeypatch.setattr(device, "wait", lambda array: None)
-    monkeypatch.setattr(device, "to_list", read)
+    for name, instead in {"queue": lambda array: None, "wait": lambda array: None, "to_list": read}.items():
+        monkeypatch.setattr(device, name, instead)
     target, draft = Table(rows), Table(rows)
     drafters = Drafters(ModelDrafter(draft, draft.vocab_size, rule) if k else None, k)
     running = decode(target, drafters, rule, [1, 2, 3], 10_000, frozenset(), float)
@@ -128,9 +127,5 @@ def queued_by_rounds(monkeypatch, folder, rule, k, rounds, rows, computed=False)
     return counts
 
 
-def fuse(monkeypatch):
-    """Let mlx fuse on this device too; on a CPU it needs a C++ compiler, once for each kernel that is computed."""
-    monkeypatch.setattr(device, "fuses", lambda: True)
-
-
+# On a CPU mlx needs a C++ compiler to fuse, once for each kernel that is computed.
 CAN_FUSE = device.fuses() or shutil.which("g++") is not None

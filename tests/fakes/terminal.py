@@ -56,7 +56,7 @@ class Terminal:
         end = time.monotonic() + seconds
         while not (text in self.raw if isinstance(text, bytes) else text in self.text().replace("\n", "")):
             assert time.monotonic() < end, "\n".join(self.screen.display)
-            assert self._pump(), "the program ended:\n" + "\n".join(self.screen.display)
+            assert self.pump(), "the program ended:\n" + "\n".join(self.screen.display)
         return self
 
     def ready(self):
@@ -64,7 +64,7 @@ class Terminal:
         end = time.monotonic() + 60
         while not (self.screen.display[self.screen.cursor.y].startswith("❯") and " K " in self.text()[-400:]):
             assert time.monotonic() < end, "\n".join(self.screen.display)
-            assert self._pump(), "the program ended:\n" + "\n".join(self.screen.display)
+            assert self.pump(), "the program ended:\n" + "\n".join(self.screen.display)
         return self
 
     def say(self, message):
@@ -74,10 +74,10 @@ class Terminal:
         end = time.monotonic() + 60
         while self.raw.count(PROMPTS) == prompts:
             assert time.monotonic() < end, "\n".join(self.screen.display)
-            assert self._pump(), "the program ended:\n" + "\n".join(self.screen.display)
+            assert self.pump(), "the program ended:\n" + "\n".join(self.screen.display)
         return self.ready()
 
-    def _pump(self):
+    def pump(self):
         if not select.select([self._master], [], [], 0.1)[0]:
             return self.process.poll() is None
         try:
@@ -92,7 +92,7 @@ class Terminal:
         """Reads on for a while."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            self._pump()
+            self.pump()
         return self
 
     def lines(self):
@@ -105,11 +105,11 @@ class Terminal:
 
     def end(self):
         """(exit code, all that was shown) once the program has ended, the terminal as it was."""
-        while self._pump():
+        while self.pump():
             pass
         code = self.process.wait(30)
         while select.select([self._master], [], [], 0)[0]:
-            self._pump()
+            self.pump()
         assert not self.screen.cursor.hidden and termios.tcgetattr(self.slave)[3] & termios.ECHO
         os.close(self.slave)
         os.close(self._master)

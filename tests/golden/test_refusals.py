@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from fakes.command import Command
-from fakes.models import TINY, tiny_folder
+from fakes.models import TINY, other_letters, tiny_folder
 from fakes.ui_script import script
 from golden.masks import mask
 from golden.record import DATA, RECORDING
@@ -58,6 +59,7 @@ def files(home: Path) -> None:
     for name in ("Qwen3-8B-GGUF/Qwen3-8B-Q4_K_M.gguf", "sha256-60e0"):
         (home / name).write_bytes(b"GGUF\3\0\0\0")
     os.mkfifo(home / "fifo")
+    (home / "link").symlink_to(home / "fifo")
 
 
 def default_that_is_gone(home: Path) -> None:
@@ -92,6 +94,70 @@ def lm_studio(home: Path) -> None:
     tiny_folder(models / "org" / SMALL.rpartition("/")[2], TINY | {"num_hidden_layers": 1}, seed=1)
 
 
+def no_config(home: Path) -> None:
+    """A config that is no TOML."""
+    (home / "config.toml").write_text("k =")
+
+
+def unknown_key(home: Path) -> None:
+    """A models.toml with a key that there is none of."""
+    (home / "models.toml").write_text('schema_version = 1\n[pairs.mine]\ntarget = "o/t"\ndraught = "o/x"\n')
+
+
+def configured(**values: object) -> Callable[[Path], object]:
+    def change(folder: Path) -> None:
+        (folder / "config.json").write_text(json.dumps(TINY | values))
+
+    return change
+
+
+def cut(folder: Path) -> None:
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:1000])
+
+
+def relettered(folder: Path) -> None:
+    tokenizer = folder / "tokenizer.json"
+    tokenizer.write_bytes(other_letters(tokenizer.read_bytes()))
+
+
+def tokenized(file: str = "", text: str | None = None) -> Callable[[Path], object]:
+    """Of a type that transformers makes an empty tokenizer for, with `file` alone or none: `check` said "runs".
+
+    `text` is its content; None: a tokenizer of special tokens only.
+    """
+
+    def change(folder: Path) -> None:
+        values = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        (folder / "tokenizer.json").unlink()
+        special = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"}
+        (folder / "tokenizer_config.json").write_text(json.dumps(special))
+        values["model"]["vocab"] = {}
+        if file:
+            (folder / file).write_text(json.dumps(values) if text is None else text)
+
+    return change
+
+
+# What was done to a model's folder; a row has those of them that it names.
+WRONG = {
+    "weightless": lambda folder: (folder / "model.safetensors").unlink(),
+    "torn": cut,
+    "riddle": configured(model_type="riddle"),
+    "with-code": configured(model_file="evil.py"),
+    "not-causal": configured(
+        model_type="phi3small", ff_intermediate_size=64, gegelu_limit=20.0, layer_norm_epsilon=1e-5,
+        dense_attention_every_n_layers=2, vocab_size=100352,
+    ),
+    "other-letters": relettered,
+    "bare": tokenized(),
+    "special-only": tokenized("tokenizer.json"),
+    "listed": tokenized("tokenizer.json", "[]"),
+    "no-merges": tokenized("vocab.json", '{"a": 0}'),
+    "emptied": tokenized("tokenizer.json", ""),
+    "emptied-model": tokenized("tokenizer.model", ""),
+    "emptied-tiktoken": tokenized("qwen.tiktoken", ""),
+}  # fmt: skip
+
 STATES = {
     "a new home": new,
     "files in the folder": files,
@@ -100,6 +166,9 @@ STATES = {
     "the demo pair was chosen": chosen,
     "a model of ollama's": ollama,
     "models of LM Studio's": lm_studio,
+    "a config that is no TOML": no_config,
+    "a models.toml with an unknown key": unknown_key,
+    "folders that are wrong": new,
 }
 
 
@@ -131,10 +200,13 @@ def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_p
     kept = [path for path in (command.models, command.config) if path.exists()]
     before = [path.read_bytes() for path in kept]
     words = shlex.split(line.replace("HOME", str(tmp_path)))
+    for name in WRONG.keys() & {Path(word).name for word in words}:
+        WRONG[name](shutil.copytree(tiny_pair[0], tmp_path / name))
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         monkeypatch.setenv(name, value)
     code, message, hint = command.refused(*words[1:])
+    assert code > 1, message
     found[row] = [f"{code} {mask(message, tmp_path)}", mask(hint, tmp_path)]
     assert RECORDING or found[row] == ROWS[row]
     assert kept == [path for path in (command.models, command.config) if path.exists()]

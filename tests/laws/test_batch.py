@@ -13,6 +13,7 @@ from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.core.errors import Refused
 from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Prompt, prove, read_prompts
 from specdec_cli.engine.cache import rows
+from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.lookup import LookupDrafter
@@ -73,7 +74,7 @@ class Replies:
             replies = [self.reply(number) for number in range(len(LENGTHS))]
             shared += run_together(self.batch, replies, seed)
             self.drafted += sum(bool(round.draft) for one in replies for round in one.rounds if round.batch_size > 1)
-            assert not self.batch.members and all(part.empty() for part in self.batch.rows._parts)
+            assert not self.batch.members and all(part.empty() for part in leaves(self.batch.rows.layers))
             said = [reply.context[:] for reply in replies]
             after = [self.go_on(reply.target, [*reply.context, 5]) for reply in replies]
             found += [seed] if said != alone or after != later else []
@@ -241,7 +242,7 @@ def test_a_row_of_values_that_are_no_numbers_spoils_no_row_after_it():
     for member, model, context in zip(members[:2], models[:2], (long, spoiled), strict=True):
         model.catch_up(context)
         model.join(member)
-    for part in replies.batch.rows._parts:
+    for part in leaves(replies.batch.rows.layers):
         part.values[1] = mx.array(float("nan"))
     models[1].leave(spoiled, len(spoiled) - 1)
     models[2].catch_up(late)

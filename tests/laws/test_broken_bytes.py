@@ -23,6 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 from fakes.chat import BYTES, networks
 from fakes.hub_client import Person, tree
 from fakes.hub_server import HubServer
+from specdec_cli.command.config import read_settings
+from specdec_cli.command.table import SETTINGS
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.engine.cache.cache_kinds import as_bytes
 from specdec_cli.engine.model import CachedModel
@@ -35,7 +37,6 @@ from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.disk_cache import DiskCache
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.transcript import Transcript, load, save
-from specdec_cli.system.config import read_config
 
 NAME, EXTRA = "org/tiny", "model-extra.safetensors"
 ONE, TWO = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
@@ -360,7 +361,7 @@ class Kept:
 CHAT = Transcript(Conversation("be kind", (Turn("hello", Answer("hi", "", "stop", {"k": 4})),)), "abc", {})
 IDS = [(7 * i * i + i) % (BYTES - 3) + 3 for i in range(300)]
 PAIRS = 'schema_version = 1\n[pairs.a]\ntarget = "org/a"\nk = 4\n'
-SETTINGS = "k = 4\n[run]\nplain = true\n"
+CONFIG = 'k = 4\nsystem = "é"\n[presets.a]\ntemp = 0.5\nplain = true\n'
 
 
 def put(path, text):
@@ -410,6 +411,11 @@ def everything(tiny_pair, tmp_path_factory):
         require_bound(path.parent, *models)
         return "it is bound"
 
+    def in_effect(path):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("SPECDEC_CONFIG", str(path))
+            return read_settings().values
+
     bound = json.dumps({"sha256": fingerprints(*models)})
     return {
         "a chat": Kept(saved, load),
@@ -419,38 +425,56 @@ def everything(tiny_pair, tmp_path_factory):
         "pairs": Kept(
             lambda folder: put(folder / "models.toml", PAIRS), lambda path: load_registry(packaged, path).pairs
         ),
-        "settings": Kept(lambda folder: put(folder / "config.toml", SETTINGS), lambda path: read_config(path).values),
+        "settings": Kept(lambda folder: put(folder / "config.toml", CONFIG), in_effect),
         "a tuned draft": Kept(lambda folder: put(folder / RECORD, bound), used, compared=True),
     }
 
 
 KEPT = ("a chat", "costs", "what was read", "its numbers", "pairs", "settings", "a tuned draft")
 INSTEAD = (b"", b"null", b"[]", b"{", b"{}", b"\xff\xfe", b"\0" * 400, b"[" * 100_000, b'{"schema": 1, "entries": 3}')
-BREAKS = st.one_of(
+INSTEAD += (
+    b"k =",
+    b"[presets.a]\n[presets.a]",
+    b"seed = " + b"9" * 5000,
+    b"a = " + b"[" * 100_000,
+    b"\xff\xfe\x00\xd8",
+)
+INSTEAD += (b"\xef\xbb\xbf\xef\xbb\xbfk = 4", 'system = "é"'.encode("latin-1"), b"k = 4\x00")
+INSTEAD += (b'{"sha256": {"tar', b'{"sha256": {}}', b'{"sha256": {"target": null}}')
+# And what a person may type into such a file.
+KEYS = (*SETTINGS, "presets", "model_folders", "pairs.a", "target", *'=[]\n".a', "4", "0.5", "true")
+TYPED = st.lists(st.sampled_from(KEYS), max_size=12).map(lambda words: " ".join(words).encode())
+CHANGES = st.one_of(
     st.tuples(st.just("flipped"), st.floats(0, 1), st.integers(0, 7)),
-    st.tuples(st.just("cut"), st.floats(0, 1), st.just(0)),
-    st.tuples(st.just("instead"), st.just(0.0), st.sampled_from(range(len(INSTEAD)))),
+    st.tuples(st.just("cut"), st.floats(0, 1)),
+    st.tuples(st.just("gone")),
+    st.tuples(st.just("instead"), st.just(0.0), st.one_of(st.sampled_from(INSTEAD), st.binary(max_size=40), TYPED)),
 )
 
 
-def broken(data, break_):
-    how, at, number = break_
-    if how == "instead":
-        return INSTEAD[number]
-    return flipped(data, at, number) if how == "flipped" else data[: int(len(data) * at)]
+def damage(path, how, at=0.0, what=0):
+    """`at`: which part of it; `what`: the bit that is flipped, or what stands there instead."""
+    data = path.read_bytes()
+    path.unlink()
+    if how != "gone":
+        cut = int(len(data) * at)
+        path.write_bytes(flipped(data, at, what) if how == "flipped" else data[:cut] if how == "cut" else what)
 
 
-@settings(max_examples=80)
-@given(name=st.sampled_from(KEPT), break_=BREAKS)
-@example(name="costs", break_=("instead", 0.0, 7))  # deep nesting ended this run and every later one
-@example(name="a tuned draft", break_=("cut", 0.1, 0))  # a torn record switched the check off without a word
-@example(name="its numbers", break_=("flipped", 0.9, 3))
-def test_what_is_kept_is_read_as_it_was_as_nothing_or_refused_in_two_lines(everything, name, break_):
+@settings(max_examples=100)
+@given(name=st.sampled_from(KEPT), change=CHANGES)
+@example(name="costs", change=("instead", 0.0, b"[" * 100_000))  # it ended this run and every later one
+@example(name="settings", change=("instead", 0.0, b"a = " + b"[" * 100_000))
+@example(name="pairs", change=("instead", 0.0, b"a = " + b"[" * 100_000))
+@example(name="a tuned draft", change=("cut", 0.1, 0))  # a torn record switched the check off without a word
+@example(name="a tuned draft", change=("gone",))
+@example(name="its numbers", change=("flipped", 0.9, 3))
+def test_what_is_kept_is_read_as_it_was_as_nothing_or_refused_in_two_lines(everything, name, change):
     kept = everything[name]
     with tempfile.TemporaryDirectory() as folder:
         path = kept.written(Path(folder))
         before = kept.read(path)
-        path.write_bytes(broken(path.read_bytes(), break_))
+        damage(path, *change)
         try:
             after = kept.read(path)
         except SpecdecError as error:

@@ -30,9 +30,9 @@ TIERED = [
 
 
 @pytest.fixture(autouse=True)
-def _short_chunks(monkeypatch):
+def _short_chunks(device_says):
     """Prefills of a few tokens are already in many chunks."""
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 7)
+    device_says(prefill_tokens=7)
 
 
 def request(turn):
@@ -128,12 +128,12 @@ MORE = [pytest.param(*more, marks=pytest.mark.full) for more in (("plain", 33), 
 
 
 @pytest.mark.parametrize(("draft", "n"), [("window", 12), *MORE])
-def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(draft, n, tmp_path, monkeypatch):
+def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(draft, n, tmp_path, device_says):
     """Counted anew from each round's place in the text; what an event tells is what the draft's passes were fed.
 
     A sum over an answer hid a first reading that was a token short, and one that came a token late.
     """
-    monkeypatch.setattr("specdec_cli.engine.device.queues_ahead", lambda: False)  # a round's passes come before it
+    device_says(queues_ahead=False)  # a round's passes come before it
     slot = slot_of("plain", n, draft)
     slot.draft.network.module = counted = Counted(slot.draft.network.module)
     session = loaded(slot, tmp_path).session()
@@ -153,16 +153,14 @@ def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(d
     assert draft == "plain" or {2 * n, 2 * n + 1} <= held
 
 
-# A head keeps what its target keeps: it reads only what is new, and guesses as if it had read all anew.
+# What drafts keeps what its target keeps: it reads only what is new, and guesses as if it had read all anew.
 
 
-QUICK = ("head", "assistant")
+QUICK = ("plain", "head", "assistant")
+SLOW = ("window", "recurrent", "translated", "head of experts", "medusa")
 
 
-@pytest.fixture(
-    scope="module",
-    params=[*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("head of experts", "medusa"))],
-)
+@pytest.fixture(scope="module", params=[*QUICK, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SLOW)])
 def pair(request, tmp_path_factory):
     return pair_of(request.param, tmp_path_factory.mktemp("pair"))
 
@@ -175,7 +173,7 @@ def test_a_second_turn_reads_only_what_is_new(pair):
     assert prefill.cached_tokens >= len(PROMPT) + len(first) - 2
 
 
-def test_after_a_rejection_a_head_guesses_as_one_that_read_the_text_anew(pair):
+def test_after_a_rejection_a_draft_is_that_of_one_that_read_the_text_anew(pair):
     """With a rejected token's state its guesses are worse: the text stays right, and no figure says why it is slow."""
     context, compared, before = OTHER[:20], set(), None
     for round in rounds_of(pair.session().reply(context, asked(3, tokens=24))):

@@ -58,7 +58,10 @@ def run(pair, request):
 
 
 def beside_others(pair, request):
-    """Round by round with another conversation, in a slot that was left amid an answer, and in a copy of that."""
+    """Round by round with another conversation, in a slot that was left amid an answer, and in a copy of that.
+
+    A shape, several answers to one prompt, and an abort amid one crashed another engine: vLLM #11484.
+    """
     left = pair.session()
     for _ in zip(range(9), left.reply(PROMPT, request), strict=False):
         pass

@@ -158,9 +158,9 @@ def histories(kind, recent=None, **more):
 
 
 @pytest.fixture(autouse=True)
-def _short_chunks(monkeypatch):
+def _short_chunks(device_says):
     """Prefills of a few tokens are already in many chunks."""
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 7)
+    device_says(prefill_tokens=7)
 
 
 QUICK = ("KVCache", "ArraysCache")

@@ -70,9 +70,9 @@ def test_the_drafter_is_the_options_and_nobody_where_every_k_is_0(models, drafte
     assert specify(options, ks).drafter == expected
 
 
-def test_a_pair_must_fit_unless_force_is_given(models, monkeypatch):
+def test_a_pair_must_fit_unless_force_is_given(models, device_says):
     """A device of a megabyte: 50 million tokens of context fit nowhere."""
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: 1_000_000)
+    device_says(usable_bytes=1_000_000)
     quiet = {"reserve_tokens": 50_000_000, "shown": False, "remember_costs": False}
     with pytest.raises(DoesNotFit, match="are usable"):
         load_session(specify(models), models, **quiet)

@@ -144,13 +144,13 @@ def test_a_signal_at_any_moment_leaves_the_terminal_as_it_was(tmp_path):
         before = termios.tcgetattr(screen.slave)
         for each in SIGNALS[name][0]:
             end = time.monotonic() + pause
-            while time.monotonic() < end and screen._pump():
+            while time.monotonic() < end and screen.pump():
                 pass
             if screen.process.poll() is None:
                 screen.send(each)
             pause = dice.uniform(0.0, 0.4)
         end = time.monotonic() + 60
-        while screen._pump():
+        while screen.pump():
             if arguments is CHAT and dice.random() < 0.2:
                 screen.type("\x04")
             assert time.monotonic() < end, (number, name, screen.raw[-400:])

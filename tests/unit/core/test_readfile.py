@@ -20,7 +20,7 @@ from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole
 from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.core.textfile import decode_text
-from specdec_cli.hub import places
+from specdec_cli.hub.places import PLACES
 from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.cost_file import CostFile
 from specdec_cli.session.transcript import Transcript, load, save
@@ -83,7 +83,8 @@ def test_files_of_our_own_and_of_other_programs_may_be_pipes(fifo, monkeypatch, 
     os.mkfifo(home / ".lmstudio-home-pointer")
     (home / ".lmstudio").mkdir()
     os.mkfifo(home / ".lmstudio/settings.json")
-    assert home / ".lmstudio/models" in places._lm_studio_folders()
+    (folders,) = (folders for place, folders, _ in PLACES if place == "LM Studio")
+    assert home / ".lmstudio/models" in folders()
     servers_folder().mkdir(parents=True)
     os.mkfifo(servers_folder() / "5.json")
     assert running() == [] and CostFile(fifo).get("a") is None

@@ -11,6 +11,7 @@ from conformance.architectures import architectures, tiny_network
 from specdec_cli.core.errors import Refused
 from specdec_cli.engine import hidden
 from specdec_cli.engine.batch import LONGEST_TRIED, READ, Batch, Member, Prompt, prove, read_prompts
+from specdec_cli.engine.cache.cache_kinds import leaves
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel, Network
@@ -170,8 +171,8 @@ def test_a_row_that_does_not_fit_moves_no_other(name):
     context = [5, 4, 3, 2, 1, 6]
     long.catch_up(context)
     other.catch_up(context[:2])
-    state = next(part for part in batch.rows._parts[::-1] if hasattr(part, "begin_pass"))
-    at = batch.rows._parts.index(state)
+    state = next(part for part in leaves(batch.rows.layers)[::-1] if hasattr(part, "begin_pass"))
+    at = leaves(batch.rows.layers).index(state)
     if name != "longcat_flash_ngram":
         part = other._caches.layers[at]
         part.cache = [None, *part.cache[1:]]

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from conformance.architectures import architectures
 from conformance.architectures import tiny_network as random_network
 from fakes.models import tiny_network
-from specdec_cli.engine import device
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import Draft
@@ -28,9 +27,9 @@ CLOCK = time.perf_counter
 
 
 @pytest.fixture
-def ahead(monkeypatch, request):
+def ahead(device_says, request):
     """Whether the loop queues a drafted round before the last one is handed on, as it does on a GPU."""
-    monkeypatch.setattr(device, "queues_ahead", lambda: request.param)
+    device_says(queues_ahead=request.param)
 
 
 def plainly(target, prompt, max_tokens):

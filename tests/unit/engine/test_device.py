@@ -19,9 +19,9 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.pair import Pair
 
 
-def test_a_device_that_rounds_is_found_by_trying(monkeypatch):
+def test_a_device_that_rounds_is_found_by_trying(monkeypatch, device_says):
     """Negative control for the claim above."""
-    monkeypatch.setattr(device, "backend", lambda: "cuda")
+    device_says(backend="cuda")
     assert device.float32_products() == "float32"
     monkeypatch.setattr(mx, "full", lambda shape, value: mx.ones(shape))  # 1 + 2^-12 became 1
     assert device.float32_products() == "TF32"
@@ -29,9 +29,9 @@ def test_a_device_that_rounds_is_found_by_trying(monkeypatch):
 
 @pytest.mark.parametrize(("backend", "told"), [("metal", "applegpu_g15s"), ("cpu", ""), ("cuda", "")])
 def test_the_architecture_whose_kernels_mlx_takes_is_the_one_that_is_forced_and_metals_alone(
-    monkeypatch, backend, told
+    monkeypatch, device_says, backend, told
 ):
-    monkeypatch.setattr(device, "backend", lambda: backend)
+    device_says(backend=backend)
     monkeypatch.setenv("MLX_METAL_GPU_ARCH", "applegpu_g15s")
     assert device.kernel_architecture() == told
 
@@ -57,11 +57,11 @@ def fake(monkeypatch):
     [("metal", 3, [READ_TOKENS, 5000]), ("cuda", 10, [READ_TOKENS, 5000]), ("cpu", 10, [])],
 )
 def test_a_prompt_is_read_in_the_devices_chunks_and_cleared_every_4096_tokens(
-    pair, monkeypatch, backend, chunks, clears
+    pair, monkeypatch, device_says, backend, chunks, clears
 ):
     """The bug: each chunk of 512 gave all buffers back, which the next one allocated again."""
     cleared: list[int] = []
-    monkeypatch.setattr(device, "backend", lambda: backend)
+    device_says(backend=backend)
     model = recorded(*pair).slot.target
     monkeypatch.setattr(device, "clear_cache", lambda: cleared.append(model.length))
     monkeypatch.setattr(model._caches, "evaluate", lambda: None)
@@ -98,8 +98,8 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture
-def short_chunks(monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 8)
+def short_chunks(device_says):
+    device_says(prefill_tokens=8)
 
 
 def answer(session, prompt=PROMPT):
@@ -134,9 +134,8 @@ def calls_of(pair, monkeypatch):
         ("[METAL] Command buffer execution failed: Discarded (victim of GPU error/recovery).", 1),
     ],
 )
-def test_what_mlx_says_becomes_one_line_with_both_values_and_a_hint(text, code, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.active_memory_bytes", lambda: 13_140_000_000)
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: 12_000_000_000)
+def test_what_mlx_says_becomes_one_line_with_both_values_and_a_hint(text, code, device_says):
+    device_says(active_memory_bytes=13_140_000_000, usable_bytes=12_000_000_000)
     found = device_failure(RuntimeError(text))
     assert found is not None and found.exit_code == code
     assert text[:60] in found.message and "\n" not in found.message

@@ -13,7 +13,7 @@ from fakes.device import count_read
 from fakes.models import TINY, tiny_folder
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.engine import load as load_module
-from specdec_cli.engine.load import Adapted, blank_network, empty_model, load, load_network, unverifiable
+from specdec_cli.engine.load import Adapted, blank_network, empty_model, load, load_network
 from specdec_cli.models.checkpoint import read_checkpoint
 
 IDS = mx.array([[3, 4, 5]])
@@ -83,12 +83,6 @@ def test_code_that_does_not_run_on_this_device_is_not_available(folder, monkeypa
     monkeypatch.setattr(load_module, "CachedModel", metal_only)
     with pytest.raises(NotAvailable, match="does not run on this device: no Metal back-end"):
         empty_model(checkpoint(folder))
-
-
-def test_an_architecture_that_cannot_check_a_draft_is_refused_with_the_way_out(folder):
-    assert unverifiable(checkpoint(folder)) is None
-    refusal = unverifiable(checkpoint(folder, model_type="phi3small"))
-    assert "m (phi3small)" in refusal.message and refusal.hint == "decode it plainly: --drafter none"
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -23,13 +23,6 @@ NETWORK = tiny_network(TINY | {"max_position_embeddings": 4096}, seed=2)
 NOTHING = mx.array([], dtype=mx.int32)
 
 
-def test_reuse_reads_only_what_is_new():
-    model = CachedModel(NETWORK, "m")
-    list(model.prefill(list(range(3, 100))))
-    assert model.reuse([*range(3, 60), 7, 7]) == 57
-    assert model.reuse([9, 9, 9]) == 0
-
-
 def test_what_was_taken_back_is_forgotten_and_what_was_read_in_its_place_is_remembered():
     model = CachedModel(NETWORK, "m")
     first, second = list(range(3, 100)), [*range(3, 60), *range(100, 120)]
@@ -70,8 +63,8 @@ def test_ids_without_an_embedding_are_read_as_the_last_one():
 
 
 @pytest.mark.parametrize("name", ["mamba2", "gemma3_text", "qwen3"])
-def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 50)
+def test_a_marked_length_can_be_returned_to_however_much_is_read_later(name, device_says):
+    device_says(prefill_tokens=50)
     model = CachedModel(network_of(architectures()[name], 1), "m")
     text = [3 + (i * i * 7 + i) % 60 for i in range(400)]
     model.mark((33, 120, 121), kept=8)

@@ -13,7 +13,7 @@ import mlx.core as mx
 import pytest
 
 from conformance.architectures import architectures
-from fakes.dispatches import CAN_FUSE, fuse, logit_rows, queued_by_rounds
+from fakes.dispatches import CAN_FUSE, logit_rows, queued_by_rounds
 from fakes.packed import packed_as
 from specdec_cli.core.safetensors import Stored
 from specdec_cli.engine import device, warmup
@@ -65,8 +65,8 @@ def needed(monkeypatch, folder, rule, sampling, k):
 @pytest.mark.parametrize(
     ("rule", "name"), [("token", "greedy"), *(("block", name) for name in SETTINGS if name != "greedy")]
 )
-def test_what_a_reply_fuses_was_fused_before(monkeypatch, tmp_path, rule, name):
-    fuse(monkeypatch)
+def test_what_a_reply_fuses_was_fused_before(monkeypatch, device_says, tmp_path, rule, name):
+    device_says(fuses=True)
     done = warmed_up(monkeypatch, tmp_path, rule, SETTINGS[name])
     for k in (0, 1, 4):
         asked = needed(monkeypatch, tmp_path, rule, SETTINGS[name], k)
@@ -280,10 +280,10 @@ def test_a_warmed_reply_compiles_nothing(tmp_path, warm):
 
 
 @pytest.fixture
-def fusing(monkeypatch):
+def fusing(monkeypatch, device_says):
     """A device that fuses, and the threads that left it."""
     left = []
-    monkeypatch.setattr(device, "fuses", lambda: True)
+    device_says(fuses=True)
     monkeypatch.setattr(device, "leave_thread", lambda: left.append(current_thread()))
     return left
 
@@ -338,7 +338,7 @@ def test_the_main_thread_asks_mlx_for_something_before_the_other_does(fusing, mo
     assert asked[0] is main_thread() and asked[1] is fusing[0]
 
 
-def test_a_device_that_does_not_fuse_compiles_nothing(monkeypatch):
-    monkeypatch.setattr(device, "fuses", lambda: False)
+def test_a_device_that_does_not_fuse_compiles_nothing(device_says):
+    device_says(fuses=False)
     with compiling(lambda: pytest.fail("compiled"), print):
         pass

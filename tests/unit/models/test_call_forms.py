@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
 from fakes.call_models import KINDS, RECORDED, call_tokenizer
-from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
-from specdec_cli.models.grammar import Vocabulary, require_possible
+from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import Mark, ToolCall
 
@@ -292,16 +291,6 @@ def test_other_names_in_text_are_data_where_arguments_are_strict():
     ):
         assert follows(STRICT, text) and not calls_in(read(BARE, [text]))
         assert not follows(STRICT, f'{text}\n{{"name": "get_weather", "parameters": {{"x": 3}}}}')
-
-
-@pytest.mark.slow  # grammars of a thousand rules
-@pytest.mark.parametrize(("form", "count"), [(BARE, 2100), (HARMONY, 700)])
-def test_more_functions_than_a_grammar_holds_are_seen_before_an_answer(form, count):
-    functions = [(f"f{place}", '{"type": "object"}') for place in range(count)]
-    grammar = form.grammar(functions, Mark, False, True, None)
-    with pytest.raises(UsageError, match="2000 are the most"):
-        require_possible(Constraint("grammar", grammar), before=form.begins)
-    require_possible(Constraint("grammar", form.grammar(functions[:600], Mark, False, True, None)))
 
 
 @pytest.mark.parametrize("kind", ["oss", "llama"])

@@ -60,9 +60,9 @@ def test_a_pair_fits_by_its_stated_memory_else_by_its_size(pair, size, fits):
     assert catalog.fits(pair, size) is fits
 
 
-def test_a_mac_that_states_its_working_set_is_believed(monkeypatch):
+def test_a_mac_that_states_its_working_set_is_believed(device_says):
     """Macs up to about 36 GB give two thirds of their memory, not three quarters."""
-    monkeypatch.setattr("specdec_cli.engine.device.working_set_bytes", lambda: int(10.7 * GB))
+    device_says(working_set_bytes=int(10.7 * GB))
     plain = Pair("plain", "a", None)
     assert (catalog.fits(plain, int(9.8 * GB)), catalog.fits(plain, 10 * GB)) == (True, False)
 

@@ -206,19 +206,19 @@ def scores_bytes(tmp_path, head_dim, kv_bits=None, tokens=4096):
 
 
 @pytest.mark.parametrize(("head_dim", "fused"), [(64, True), (192, False)])
-def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path, monkeypatch, head_dim, fused):
+def test_scores_count_where_metal_has_no_fused_kernel_for_the_head_size(tmp_path, device_says, head_dim, fused):
     """The bug: attention was taken as fused for every head size, and 0.5 GB of a prompt's scores were missing."""
-    monkeypatch.setattr(device, "backend", lambda: "metal")
+    device_says(backend="metal")
     assert scores_bytes(tmp_path, head_dim) == (0 if fused else 8 * 2048 * 4096 * 4)
 
 
-def test_a_drafts_bounded_cache_is_counted_and_the_longest_context_is_the_last_that_fits(tmp_path, monkeypatch):
+def test_a_drafts_bounded_cache_is_counted_and_the_longest_context_is_the_last_that_fits(tmp_path, device_says):
     config = TINY | SHARED | {"hidden_size": 64, "head_dim": 64, "max_position_embeddings": 1 << 20}
     model = Checkpoint("m", tmp_path, config, ())
     sizes = [taken(model.as_draft(1024), tokens).cache_bytes for tokens in (1024, 4096, 65536)]
     assert sizes[0] < sizes[1] == sizes[2] < taken(model, 4096).cache_bytes
     longest = {}
-    monkeypatch.setattr(device, "usable_bytes", lambda: 10**9)
+    device_says(usable_bytes=10**9)
     for draft in (model, model.as_draft(1024)):
         parts = ModelFiles(model), ModelFiles(draft)
         found = Fit.of(PairFiles(PairSpec(Pair("p", "m", "m")), *parts)).at(4096)
@@ -228,13 +228,12 @@ def test_a_drafts_bounded_cache_is_counted_and_the_longest_context_is_the_last_t
     assert longest[1024] > 1.1 * longest[None]
 
 
-def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, monkeypatch):
+def test_a_recurrence_has_its_kernel_on_metal_alone(tmp_path, device_says):
     values = HYBRID | {"max_position_embeddings": 8192}
     config = {"model_type": "qwen3_5", "dtype": "float32", "text_config": {"model_type": "qwen3_5_text", **values}}
     checkpoint, found = Checkpoint("m", tmp_path, config, ()), {}
     for backend in ("metal", "cuda"):
-        monkeypatch.setattr(device, "backend", lambda backend=backend: backend)
-        monkeypatch.setattr(device, "prefill_tokens", lambda: 512)
+        device_says(backend=backend, prefill_tokens=512)
         found[backend] = taken(checkpoint, 512).prefill_bytes
     # For each token a state of 8 heads of 64 x 64, and 3 rows of its convolution over 1536 channels.
     assert found["cuda"] - found["metal"] == 512 * (8 * 64 * 64 + 3 * 1536) * 4

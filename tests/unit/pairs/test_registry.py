@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.core.errors import UsageError
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.pair import Pair, PairSpec, nearest
 from specdec_cli.pairs.registry import add_pair, load_registry, packaged_file, read_registry, set_default
@@ -106,16 +106,6 @@ def test_a_complaint_names_file_line_value_and_the_nearest_key(files, text, mess
     assert "\n" not in caught.value.message + caught.value.hint
 
 
-@pytest.mark.parametrize("content", [b"schema_version = [", b"a = " + b"[" * 100_000])
-def test_what_is_no_toml_is_a_usage_error_and_edits_leave_it_alone(files, content):
-    files[1].parent.mkdir()
-    files[1].write_bytes(content)
-    for use in (lambda: load_registry(*files), lambda: add_pair(files[1], Pair("a", "org/t", None))):
-        with pytest.raises(UsageError, match=r"is not valid TOML|cannot be read|is nested too deeply"):
-            use()
-    assert files[1].read_bytes() == content
-
-
 def test_a_pair_may_say_who_drafts_and_how_much_of_a_context_its_draft_reads(files):
     for said, recent in (("64", 64), ('"full"', None)):
         pairs = users(files, PAIR + f'drafter = "ngram"\ndraft_context = {said}\n[pairs.b]\ntarget = "x"\n').pairs
@@ -152,12 +142,6 @@ def test_a_command_names_the_draft_by_the_option_that_it_came_from(draft, option
     assert pair.options == ([*pair.stored] if "--head-from" not in options else ["--target", "org/t"])
     assert pair.run_command == f"specdec run {shlex.join(pair.options)} 'your prompt'"
     assert Pair("t", "org/t", draft, source="yours").run_command == "specdec run -p t 'your prompt'"
-
-
-def test_a_models_id_where_only_a_pair_will_do_gets_the_command_that_makes_a_pair_of_it():
-    with pytest.raises(NotAvailable, match="no pair named org/model") as caught:
-        OURS.find("org/model")
-    assert caught.value.hint == "specdec pull org/model makes a pair of it"
 
 
 # Edits of the user's file

@@ -1,8 +1,6 @@
 """Answers of a given shape through a conversation, and what an answer may not say."""
 
-import json
 import re
-from dataclasses import replace
 
 import mlx.core as mx
 import numpy as np
@@ -14,22 +12,11 @@ from fakes.drafting import open_session
 from fakes.grammar import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, tiny_folder, write_tokenizer
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.grammar import Bans
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.load import load
 
-SCHEMA = {
-    "type": "object",
-    "properties": {
-        "name": {"type": "string", "maxLength": 8},
-        "sizes": {"type": "array", "items": {"type": "integer"}},
-    },
-    "required": ["name", "sizes"],
-    "additionalProperties": False,
-}
-CONSTRAINT = Constraint("schema", json.dumps(SCHEMA))
 SHORT = Constraint("regex", "[a-p]{3,9}(x|yz){2,4}")
 
 
@@ -42,41 +29,6 @@ def folders(tmp_path_factory):
 @pytest.fixture(scope="module")
 def small(folders):
     return open_session(Pair("small", *map(str, folders)))
-
-
-def said_after(session, request):
-    finish = list(session.reply("import json", request, raw=True))[-1]
-    return finish.tokens, finish.complete
-
-
-BROKEN_OFF = Request(max_tokens=30, k=3, seed=4, sampling={"temperature": 1.0}, constraint=CONSTRAINT)
-
-
-@pytest.fixture(scope="module")
-def fresh(small):
-    """By shape what a conversation says that has read nothing yet."""
-    shapes = (CONSTRAINT, SHORT, None)
-    return {shape: said_after(small.pair.session(), replace(BROKEN_OFF, constraint=shape)) for shape in shapes}
-
-
-@pytest.mark.parametrize(("how", "rounds"), [("closed", 0), ("cancelled", 3), ("failed", 1)])
-def test_an_answer_that_was_broken_off_leaves_nothing_to_the_next(small, fresh, how, rounds):
-    """Grammar, several answers to one prompt, and an abort in the middle of them crashed the engine: vLLM #11484."""
-    one, seen = small.pair.session(), []
-    for attempt in range(2):
-        seen.clear()
-        again = replace(BROKEN_OFF, attempt=attempt)
-        stream = one.reply("import json", again, lambda: how == "cancelled" and len(seen) >= rounds, raw=True)
-        for event in stream:
-            seen.extend([event] * isinstance(event, RoundDone))
-            if len(seen) >= rounds and how != "cancelled":
-                break
-        if how == "failed":
-            with pytest.raises(ZeroDivisionError):
-                stream.throw(ZeroDivisionError)
-        stream.close()
-    for shape, right in fresh.items():
-        assert said_after(one, replace(BROKEN_OFF, constraint=shape)) == right
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["opened by the prompt", "opened by the model"])
@@ -180,11 +132,6 @@ def test_the_targets_own_end_may_be_ignored(tmp_path, pair, folders, k):
     assert len(said(other, k=k).tokens) == 2 and said(other, k=k).reason == "stop"
     finish = said(other, k=k, ignore_eos=True)
     assert (len(finish.tokens), finish.reason) == (MANY, "length")
-
-
-def test_stop_strings_wait_for_the_least_tokens_too(pair):
-    text = said(pair, k=0).text
-    assert len(said(pair, k=0, stop=(text[1],)).tokens) < len(said(pair, k=0, stop=(text[1],), min_tokens=9).tokens)
 
 
 def test_a_constraint_wins_where_both_together_would_allow_nothing(pair):

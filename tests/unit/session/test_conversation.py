@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from pathlib import Path
 
 import pytest
 
@@ -105,30 +104,6 @@ def test_another_content_is_never_overwritten(tmp_path, text):
     assert path.read_text() == text
 
 
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
-def test_a_pipe_a_socket_and_a_device_are_refused_at_once(specdec, tmp_path, monkeypatch, kind):
-    """A pipe hung before the first word, and in /save and /load."""
-    monkeypatch.setattr("specdec_cli.session.load.load_spec", None)
-    path = Path("/dev/null") if kind == "device" else tmp_path / "place"
-    if kind == "pipe":
-        os.mkfifo(path)
-    elif kind == "socket":
-        try:
-            os.mknod(path, stat.S_IFSOCK | 0o600)
-        except OSError:
-            pytest.skip("this system makes a socket's file for root alone")
-    link = tmp_path / "link"
-    link.symlink_to(path)
-    for place in (path, link):
-        message = f"{place} is a {kind}, but a conversation is saved to a file"
-        for option in ("--save", "--resume"):
-            assert specdec.refused("chat", option, place)[:2] == (2, message)
-        for use in (load, lambda path: save(path, SAVED)):
-            with pytest.raises(UsageError, match=message):
-                use(place)
-
-
 HEADER = '{"transcript": 1, "id": "a"}\n'
 TURN = '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
 # Before any answer nothing can be continued: what the file holds, the line that is damaged, and why.
@@ -186,10 +161,3 @@ def test_a_chat_with_a_byte_order_mark_is_continued_in_its_file(tmp_path, encodi
     path.write_text(HEADER + TURN, encoding=encoding)
     save(path, load(path))
     assert load(path).conversation.turns[0].user == "a" and path.read_bytes()[:1] == b"{"
-
-
-def test_a_file_that_is_missing_or_no_text_is_refused(tmp_path):
-    (tmp_path / "bytes.jsonl").write_bytes(b"\xff")
-    for name, said in (("none", "cannot be read: No such file"), ("bytes", "byte 0xff at 0 is not UTF-8")):
-        with pytest.raises(UsageError, match=said):
-            load(tmp_path / f"{name}.jsonl")

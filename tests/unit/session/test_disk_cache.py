@@ -176,7 +176,7 @@ def print_of(files, kv_bits=None, where="chip", **more):
     return fingerprint(numbers_depend_on(files(**more), kv_bits, where))
 
 
-def test_other_bits_devices_and_windows_of_the_draft_are_other_fingerprints(files, tmp_path, monkeypatch):
+def test_other_bits_devices_and_windows_of_the_draft_are_other_fingerprints(files, tmp_path, device_says):
     """And other versions, and another file: which ones show is in `unit/pairs/test_fingerprint`."""
     found = [
         *(print_of(files), print_of(files, kv_bits=8), print_of(files, kv_bits=4), print_of(files, where="another")),
@@ -185,7 +185,7 @@ def test_other_bits_devices_and_windows_of_the_draft_are_other_fingerprints(file
     assert print_of(files) == found[0]
     versions = device.versions()
     for name in ("mlx", "mlx-lm"):
-        monkeypatch.setattr(device, "versions", lambda name=name: versions | {name: "0.0.1"})
+        device_says(versions=versions | {name: "0.0.1"})
         found.append(print_of(files))
     with (tmp_path / "draft" / "model.safetensors").open("r+b") as file:
         file.seek(-9, os.SEEK_END)

@@ -14,7 +14,6 @@ from specdec_cli.core import kinds
 from specdec_cli.core.events import Round
 from specdec_cli.core.gain import TYPICAL_ROW_COST
 from specdec_cli.core.speedup import BELIEVED_SECONDS, CostMemo
-from specdec_cli.engine import device
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.chips import EXPERT_ROW_COST, LAUNCH_SHARE, chip_of
@@ -54,9 +53,8 @@ def taught(length):
 
 
 @pytest.mark.parametrize(("name", "launches"), [("Apple M1 Pro", False), ("Apple M4 Pro", True)])
-def test_unmeasured_costs_are_those_of_the_chip_and_a_draft_step_has_its_launches(monkeypatch, name, launches):
-    monkeypatch.setattr(device, "device_name", lambda: name)
-    monkeypatch.setattr(device, "queues_ahead", lambda: launches)
+def test_unmeasured_costs_are_those_of_the_chip_and_a_draft_step_has_its_launches(device_says, name, launches):
+    device_says(device_name=name, queues_ahead=launches)
     assumed = begun(drafting()).history.costs.assumed
     share = TARGET.cache_bytes(10, 4) / TARGET.weight_bytes
     assert (
@@ -171,31 +169,30 @@ def models():
     return model_as(gpt_oss(36, 128)), model_as(gpt_oss(24, 32))
 
 
-def assumed(monkeypatch, chip):
-    monkeypatch.setattr(device, "device_name", lambda: chip)
-    monkeypatch.setattr(device, "queues_ahead", lambda: True)
+def assumed(device_says, chip):
+    device_says(device_name=chip, queues_ahead=True)
     return begun(DraftController(*models()), prompt_tokens=64).history.costs.assumed
 
 
-def test_a_mixture_of_experts_costs_what_it_reads(monkeypatch):
+def test_a_mixture_of_experts_costs_what_it_reads(device_says):
     """The bug: a draft step of 0.24 plain steps, and 0.05 for a second row."""
-    costs = assumed(monkeypatch, "Apple M3 Pro")
+    costs = assumed(device_says, "Apple M3 Pro")
     assert costs.draft[1] == pytest.approx(3.18 / 4.17 + LAUNCH_SHARE * 24 / 36, rel=0.01)
     experts = 1.90 / 4.17
     assert costs.passes()[2] == pytest.approx(1 + EXPERT_ROW_COST * experts + 0.1 * (1 - experts), abs=0.02)
 
 
-def test_so_it_does_on_a_device_that_is_not_known(monkeypatch):
+def test_so_it_does_on_a_device_that_is_not_known(device_says):
     experts = 1.90 / 4.17
-    row = assumed(monkeypatch, "x86_64").passes()[2] - 1
+    row = assumed(device_says, "x86_64").passes()[2] - 1
     assert row == pytest.approx(EXPERT_ROW_COST * experts + TYPICAL_ROW_COST * (1 - experts), abs=0.01)
 
 
 @pytest.mark.parametrize("tokens", SEEDS)
 @pytest.mark.parametrize("chip", CHIPS)
-def test_gpt_oss_120b_does_not_draft_with_20b_where_it_loses(monkeypatch, chip, tokens):
+def test_gpt_oss_120b_does_not_draft_with_20b_where_it_loses(device_says, chip, tokens):
     """The bug: it drafted at once on an M3 Pro and an M5, and took a reply of 40 tokens to 0.83 of plain decoding."""
-    costs, curve = assumed(monkeypatch, chip), {name: rows for name, rows, _ in CURVES}[CHIPS[chip]]
+    costs, curve = assumed(device_says, chip), {name: rows for name, rows, _ in CURVES}[CHIPS[chip]]
     experts = 1.90 / 4.17
     rows = {n: cost * (1 - experts) + (1 + 0.9 * (n - 1)) * experts for n, cost in curve.items()}
     machine = Machine(chip, 0.77, rows, spikes=0.0)

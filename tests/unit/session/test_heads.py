@@ -66,19 +66,6 @@ def test_a_heads_weights_are_wired_with_its_targets(folders, monkeypatch):
     assert fake.wired_limits == [0, sum(array.nbytes for _, array in arrays)]
 
 
-def test_a_folder_that_holds_a_head_is_a_draft(folders):
-    bare, _, head = folders
-    told = []
-    found = loaded(bare, head, tell=told.append)
-    assert found.draft_kind == "mtp" and found.names == (str(bare), str(head))
-    assert not told and found.first.draft.head.agreement.share > 0.9
-    plain, _, _ = said(found.session(), k=0)
-    drafted, rounds, start = said(found.session(), k=3, drafter="model")
-    assert drafted == plain
-    assert (start.drafter, start.draft, start.caches["draft"]) == ("mtp", str(head), ("WindowKVCache",))
-    assert sum(round.accepted for round in rounds) > 15
-
-
 @pytest.mark.parametrize("drafter", ["mtp", "auto"])
 def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders, drafter):
     found = loaded(folders[1], drafter=drafter)
@@ -126,13 +113,12 @@ def test_a_truncated_head_is_damaged(folders, tmp_path):
         loaded(folders[0], folder)
 
 
-def test_a_head_counts_in_what_has_to_fit(folders, monkeypatch):
+def test_a_head_counts_in_what_has_to_fit(folders, device_says):
     whole = folders[1]
     alone = Fit.of(find(PairSpec(Pair("counting", str(whole), None), "none"))).at(64)
-    room = [10 * alone.peak_bytes]
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room[-1])
+    device_says(usable_bytes=10 * alone.peak_bytes)
     assert loaded(whole, drafter="mtp", reserve_tokens=64).draft_kind == "mtp"
-    room.append(int(alone.peak_bytes / HEADROOM) + 1000)  # for the target alone
+    device_says(usable_bytes=int(alone.peak_bytes / HEADROOM) + 1000)  # for the target alone
     assert loaded(whole, drafter="none", reserve_tokens=64).draft_kind is None
     with pytest.raises(DoesNotFit, match=r"\(head\) need"):
         loaded(whole, drafter="mtp", reserve_tokens=64)

@@ -1,6 +1,5 @@
 """From names to weights: refusals before any weight is read, and what conversations of a pair share."""
 
-import json
 from dataclasses import replace
 from threading import Event
 
@@ -10,8 +9,7 @@ import pytest
 
 from fakes.counting import counting_folder
 from fakes.device import FakeMemory
-from fakes.drafting import open_session
-from fakes.models import TINY, byte_tokenizer, other_letters, swap_two_ids, tiny_folder
+from fakes.models import TINY, other_letters, swap_two_ids, tiny_folder
 from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import RoundDone
@@ -34,14 +32,6 @@ def loaded(tiny_pair):
     return load(Pair("tiny", *map(str, tiny_pair)))
 
 
-def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, tmp_path):
-    draft = tiny_folder(tmp_path / "draft", TINY)
-    (draft / "tokenizer.json").write_bytes(other_letters(byte_tokenizer().to_str().encode()))
-    (draft / "model.safetensors").write_bytes(b"not weights")
-    with pytest.raises(Refused, match=r"differ: id 40 is 'F' in the target and 'FFF' in the draft, and .* say 42 %"):
-        open_session(Pair("bad", str(tiny_pair[0]), str(draft)))
-
-
 @pytest.mark.parametrize(
     ("asked", "warmed_up"),
     [
@@ -50,7 +40,9 @@ def test_mismatched_tokenizers_are_refused_before_any_weight_is_read(tiny_pair, 
         (Request(sampling={"temperature": 0.7}, seed=3), ("coupled", 0.7, 0, True)),
     ],
 )
-def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny_pair, monkeypatch, asked, warmed_up):
+def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(
+    tiny_pair, monkeypatch, device_says, asked, warmed_up
+):
     seen = []
 
     def warm_up(rule, sampling, vocab_size, dtype, by_network, looks_up):
@@ -59,41 +51,30 @@ def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(tiny
 
     monkeypatch.setattr(ready, "warm_up", warm_up)
     monkeypatch.setattr(ready, "warm_up_network", lambda model: seen.append(model.name))
-    monkeypatch.setattr(device, "fuses", lambda: True)
+    device_says(fuses=True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
     assert seen == [warmed_up, *map(str, tiny_pair)]
 
 
-def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, monkeypatch):
+def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, monkeypatch, device_says):
     files, seen = find(PairSpec(Pair("m", str(counting_folder(tmp_path / "m")), None))), []
     for part in ("warm_up", "warm_up_network"):
         monkeypatch.setattr(ready, part, lambda *given: None)
     monkeypatch.setattr(ready, "warm_up_products", lambda *given: seen.append(given))
-    monkeypatch.setattr(device, "fuses", lambda: True)
+    device_says(fuses=True)
     with ready.warming(files, Request(), print):
         pass
     assert seen == [(files.head.tensors, files.head.config, "float32")]
 
 
-def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch):
+def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch, device_says):
     """The bug: they waited for it, for a second or two."""
     compiling, of = Event(), Tokenizer.of
     monkeypatch.setattr(ready, "warm_up", lambda *given: compiling.set())
     monkeypatch.setattr(ready, "warm_up_network", lambda model: None)
-    monkeypatch.setattr(device, "fuses", lambda: True)
+    device_says(fuses=True)
     monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: compiling.wait(10) and of(checkpoint))
     assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
-
-
-def test_an_architecture_that_cannot_check_a_draft_is_refused_before_any_weight_is_read(tmp_path):
-    """phi3small's pass over several tokens is not causal in mlx-lm: plain decoding works, checking a draft cannot."""
-    folder = tiny_folder(tmp_path / "phi", TINY)
-    sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    sizes |= {"ff_intermediate_size": 64, "gegelu_limit": 20.0, "layer_norm_epsilon": 1e-5, "vocab_size": 100352}
-    config = {"model_type": "phi3small", "dense_attention_every_n_layers": 2, **sizes}
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(Refused, match=r"\(phi3small\): mlx-lm's pass over several tokens is not causal"):
-        open_session(Pair("phi", str(folder), None))
 
 
 def test_slots_share_weights_and_costs_and_have_caches_of_their_own(loaded):
@@ -115,22 +96,22 @@ def test_a_draft_is_loaded_only_where_the_drafter_uses_one(tiny_pair):
         load(pair, drafter="model")
 
 
-def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_path, monkeypatch):
+def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_path, device_says):
     folder = tiny_folder(tmp_path / "m", TINY)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])  # its header says how large it is
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: 1000)
+    device_says(usable_bytes=1000)
     with pytest.raises(DoesNotFit):
         load(Pair("tiny", str(folder), None), reserve_tokens=64)
     with pytest.raises(NotAvailable, match="is damaged"):
         load(Pair("tiny", str(folder), None))
 
 
-def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, monkeypatch):
+def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, device_says):
     """Half as much again as the target takes: enough for it alone, and not for a draft that is as large."""
     alone = Fit.of(find(PairSpec(replace(loaded.pair, draft=None)))).at(64)
     room = 3 * alone.peak_bytes // 2
-    monkeypatch.setattr("specdec_cli.engine.device.usable_bytes", lambda: room)
+    device_says(usable_bytes=room)
     assert load(loaded.pair, drafter="none", reserve_tokens=64).draft_kind is None
     with pytest.raises(DoesNotFit, match=f"{loaded.pair.target} and {loaded.pair.draft} need .* usable") as refused:
         load(loaded.pair, reserve_tokens=64)
@@ -197,10 +178,10 @@ ELSEWHERE = [("metal", value) for value in (None, "", "0", "yes", "1 ")] + [("cp
 
 
 @pytest.mark.parametrize(("backend", "value"), ELSEWHERE)
-def test_nothing_is_wired_unless_that_is_asked_for_on_metal(tiny_pair, monkeypatch, backend, value):
+def test_nothing_is_wired_unless_that_is_asked_for_on_metal(tiny_pair, monkeypatch, device_says, backend, value):
     """The bug: every load and every reply wired all that fitted, and Macs panicked with that (mlx#3186)."""
     fake = FakeMemory().install(monkeypatch)
-    monkeypatch.setattr(device, "backend", lambda: backend)
+    device_says(backend=backend)
     monkeypatch.delenv("SPECDEC_WIRE", raising=False)
     if value is not None:
         monkeypatch.setenv("SPECDEC_WIRE", value)

@@ -38,20 +38,6 @@ def test_the_events_come_in_order_and_their_texts_join(session):
     assert finish.text == byte_tokenizer().decode(list(finish.tokens), skip_special_tokens=False)
 
 
-def test_a_stop_token_ends_the_reply_and_is_not_in_it(tiny_pair, tmp_path):
-    """The stop token is taken from the middle of the plain reply, so it comes inside a draft for K = 8."""
-    free = open_session(Pair("tiny", str(tiny_pair[0]), None))
-    tokens = reply(free, k=0)[-1].tokens
-    stop = next(t for t in tokens[6:] if tokens.index(t) > 4)
-    target = tiny_folder(tmp_path / "target", TINY | {"eos_token_id": stop}, seed=1)
-    draft = tiny_folder(tmp_path / "draft", TINY | {"eos_token_id": stop}, seed=1)
-    for k in (0, 3, 8):
-        events = reply(open_session(Pair("tiny", str(target), str(draft))), k=k)
-        assert events[-1].reason == "stop"
-        assert events[-1].tokens == tokens[: tokens.index(stop)]
-        assert events[-2].round.emitted[-1] == stop
-
-
 def test_cancelling_between_rounds_keeps_the_text_and_the_next_reply_is_right(session):
     whole = reply(session, k=4)[-1]
     presses = iter([False] * 5)
@@ -133,8 +119,8 @@ def test_a_bias_that_rules_everything_out_is_refused(session, value, temperature
 
 
 @pytest.fixture
-def short_chunks(monkeypatch):
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
+def short_chunks(device_says):
+    device_says(prefill_tokens=30)
 
 
 LONG, ASKED = [3 + i % 90 for i in range(100)], Request(max_tokens=20, k=4, drafter="model")
@@ -145,9 +131,9 @@ def events_of(session, tokens=100):
     return list(session.pair.session().reply(LONG[:tokens], ASKED))
 
 
-def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(session, monkeypatch):
+def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_token(session, device_says):
     whole = events_of(session)[-1]
-    monkeypatch.setattr("specdec_cli.engine.device.prefill_tokens", lambda: 30)
+    device_says(prefill_tokens=30)
     events = events_of(session)
     readings = [event for event in events if isinstance(event, Reading)]
     assert [(event.reader, event.read_tokens) for event in readings] == [
@@ -157,11 +143,6 @@ def test_every_chunk_but_the_last_is_told_of_target_and_of_draft_and_changes_no_
     order = [type(event) for event in events]
     assert order[1:4] == [Reading] * 3 and order[4:6] == [Prefill, RoundDone] and order[6:9] == [Reading] * 3
     assert events[-1].tokens == whole.tokens and events[-1].stats["draft_prefill_seconds"] > 0
-
-
-def test_a_prompt_of_one_chunk_has_the_events_that_it_always_had(session, short_chunks):
-    assert not any(isinstance(event, Reading) for event in events_of(session, 30))
-    assert any(isinstance(event, Reading) for event in events_of(session, 32))
 
 
 @pytest.mark.parametrize("chunks", [2, 5])

@@ -120,7 +120,7 @@ def going_on(shell):
     shell.type("fg\n")
     end = time.monotonic() + 30
     while not shell.screen.cursor.hidden:
-        assert shell._pump() and time.monotonic() < end, shell.text()
+        assert shell.pump() and time.monotonic() < end, shell.text()
     shell.settle(0.5)
     assert not echoes(shell)
     shell.type("\x03")

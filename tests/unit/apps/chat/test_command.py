@@ -71,7 +71,7 @@ def test_ctrl_c_stops_the_reply_and_the_next_turn_has_the_partial_text_as_its_hi
     chat.wait(b"\x1b[?2004l")
     silent = len(chat.raw)
     while len(chat.raw) < silent + 4000:  # the row that tells of the prompt, and then some rounds' text
-        assert chat._pump()
+        assert chat.pump()
     chat.type(CTRL_C)
     chat.wait("interrupted: the text above is partial").ready()
     time.sleep(1.1)
@@ -101,7 +101,7 @@ def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave(tmp_path):
     prompts = chat.raw.count(PROMPTS)
     chat.type(CTRL_C)
     while chat.raw.count(PROMPTS) == prompts:
-        assert chat._pump()
+        assert chat.pump()
     chat.type(CTRL_C)
     assert chat.end()[0] == 130
 
@@ -179,7 +179,7 @@ def test_a_paste_before_the_prompt_is_one_message_with_its_lines(tmp_path, endle
     chat.type(PASTE.format("\r".join(LINES)) if marked else "\r".join(LINES))
     chat.wait("x199 = 199").type(ENTER)
     while not saved.exists() or "x199" not in saved.read_text():
-        assert chat._pump()
+        assert chat.pump()
     chat.ready().type(CTRL_D)
     assert chat.end()[0] == 0
     assert messages(saved)[-1].splitlines() == LINES and len(messages(saved)) == 1 + (moment == "replying")

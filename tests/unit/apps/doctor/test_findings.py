@@ -12,7 +12,7 @@ import pytest
 
 from specdec_cli.apps.doctor import findings as doctor
 from specdec_cli.apps.doctor.findings import kept_here, places
-from specdec_cli.engine import device, selftest
+from specdec_cli.engine import selftest
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.selftest import Outcome
 from specdec_cli.session.disk_entries import disk_cache_folder
@@ -30,8 +30,8 @@ def test_the_report_names_machine_versions_and_cache_and_exits_0(specdec):
     assert all(2 <= len(row) <= 3 for row in rows)
 
 
-def test_the_temporary_folder_is_tried_where_mlx_compiles_into_it(specdec, monkeypatch, tmp_path):
-    monkeypatch.setattr(device, "backend", lambda: "cpu")
+def test_the_temporary_folder_is_tried_where_mlx_compiles_into_it(specdec, monkeypatch, device_says, tmp_path):
+    device_says(backend="cpu")
     for folder, note in (
         (tmp_path, "mlx compiles there"),
         (tmp_path / "none", "mlx cannot compile there: there is no"),
@@ -84,8 +84,8 @@ def record(monkeypatch, tmp_path):
     return file
 
 
-def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(monkeypatch):
-    monkeypatch.setattr(device, "device_name", lambda: "Apple Paravirtual device")
+def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(device_says):
+    device_says(device_name="Apple Paravirtual device")
     told = {name: note for _, name, _, note in doctor.diagnose()}
     assert told["computes on"] == "a virtual GPU: its times mean nothing here, and none is kept"
 
@@ -103,10 +103,11 @@ def test_a_virtual_gpu_is_named_and_its_times_are_not_believed(monkeypatch):
         ("AMD EPYC", "", "", False),
     ],
 )
-def test_an_m5_on_a_macos_that_mlxs_wheel_is_too_new_for_is_told(monkeypatch, chip, architecture, system, warned):
+def test_an_m5_on_a_macos_that_mlxs_wheel_is_too_new_for_is_told(
+    monkeypatch, device_says, chip, architecture, system, warned
+):
     """The wheel is tagged for 26.0 and built for 26.2 (mlx#4525)."""
-    monkeypatch.setattr(device, "device_name", lambda: chip)
-    monkeypatch.setattr(device, "kernel_architecture", lambda: architecture)
+    device_says(device_name=chip, kernel_architecture=architecture)
     monkeypatch.setattr("platform.mac_ver", lambda: (system, ("", "", ""), "arm64"))
     told = [(well, value, note) for well, name, value, note in doctor.diagnose() if name == "macOS"]
     assert told == ([(False, system, doctor.TOO_OLD)] if warned else [])

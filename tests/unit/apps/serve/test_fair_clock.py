@@ -12,7 +12,6 @@ from fakes.serving import Client, ids, job, tiny_loaded
 from specdec_cli.apps.serve.running import FIRST_CHUNK_TOKENS
 from specdec_cli.apps.serve.scheduler import FairClock, Scheduler, SchedulerOptions
 from specdec_cli.core.events import Finish, Reading, RoundDone
-from specdec_cli.engine import device
 
 LONGEST = 3.0
 
@@ -124,9 +123,9 @@ CHUNK_TOKENS, STEP_SECONDS, TOKEN_SECONDS = 512, 0.05, 0.0055
 
 
 @pytest.fixture
-def timed(tmp_path, monkeypatch, request):
+def timed(tmp_path, monkeypatch, device_says, request):
     """(desk, clock): a chunk takes 2.8 s and a plain step 50 ms. The parameter: how many jobs run at once."""
-    monkeypatch.setattr(device, "prefill_tokens", lambda: CHUNK_TOKENS)
+    device_says(prefill_tokens=CHUNK_TOKENS)
     fake, pair = FakeDevice().install(monkeypatch, ahead=False), tiny_loaded(tmp_path, draft=False)
     fake.drive(pair.first.target, lambda rows: STEP_SECONDS if rows < 8 else rows * TOKEN_SECONDS, 1)
     desk = Scheduler(lambda name: pair, SchedulerOptions(getattr(request, "param", 2), cache_bytes=1 << 30), fake.clock)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import json
 import os
@@ -17,7 +16,7 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
-from specdec_cli.apps.tune import figures, screen, training, tuning
+from specdec_cli.apps.tune import figures, screen, training
 from specdec_cli.apps.tune.figures import Evaluation, Judgement, Measured, Trained, TuningProgress
 from specdec_cli.apps.tune.kept import workplace
 from specdec_cli.core.errors import UsageError
@@ -26,9 +25,6 @@ from specdec_cli.engine.heads import load_head
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
-from specdec_cli.session.conversation import Answer, Conversation, Turn
-from specdec_cli.session.kept_chats import kept_folder
-from specdec_cli.session.transcript import Transcript, save
 
 
 @pytest.fixture
@@ -211,28 +207,6 @@ def test_without_write_the_command_that_lists_it_is_named_with_the_targets_adapt
     assert specdec("pairs", "remove", "mine", "--yes")[2].splitlines()[-1].endswith("specdec rm mine deletes it")
     assert specdec("rm", "mine", "--yes")[0] == 0 and not (tuned_folder() / "mine").exists()
     assert specdec.refused("rm", "mine")[1].startswith("no pair named mine")
-
-
-@pytest.mark.slow
-def test_heads_for_the_demo_learn_from_kept_chats(specdec, monkeypatch):
-    """Real weights, and 20 chats of functions of the standard library: they are right far more often than before."""
-    kept_folder().mkdir(parents=True)
-    codes = [inspect.getsource(function) for _, function in inspect.getmembers(shutil, inspect.isfunction)]
-    long = sorted((code for code in codes if "shutil" not in code), key=len)[-20:]
-    for number, code in enumerate(long):
-        head, _, body = code.partition("\n")
-        save(kept_folder() / f"{number}.jsonl", Transcript(Conversation("", (Turn(head, Answer(body[:1200])),))))
-    monkeypatch.setattr(figures, "PIECES", 5)
-    monkeypatch.setattr(figures, "SAID", 24)
-    monkeypatch.setattr(tuning, "general_prompts", lambda pair: {})
-    monkeypatch.setattr(Measured, "nothing_to_gain", "")
-    monkeypatch.setattr(training, "SHARE_OF_WORDS", 0.016)
-    monkeypatch.setattr(training.Training, "_steps", lambda *_: 40)
-    monkeypatch.setattr(load_head, "FLOOR", -1.0)  # the judge decides
-    code, out, err = specdec("tune", "-p", "demo", "--chats", "--what", "medusa", "--minutes", "5")
-    assert code == 0 and "40 steps on" in err
-    gain = re.search(r"accepted .* ([+-][\d.]+) points", out)
-    assert gain and float(gain[1]) > 8, out
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120])

@@ -212,17 +212,17 @@ def test_the_peak_of_a_step_is_what_was_counted(width, layers, rows):
     assert 0.75 * (counted + logits) < peak < counted + logits and peak > logits
 
 
-def test_on_metal_freed_buffers_are_kept_while_a_training_runs_and_no_longer(monkeypatch):
+def test_on_metal_freed_buffers_are_kept_while_a_training_runs_and_no_longer(monkeypatch, device_says):
     """A gigabyte was kept, and each step gave the rest of its pages back and faulted them in again."""
     limits, held = [1 << 30], []
     monkeypatch.setattr(mx, "set_cache_limit", lambda limit: (limits.append(limit), limits[-2])[1])
     for name, expected in (("metal", [6 << 30, 1 << 30]), ("cpu", [])):
-        monkeypatch.setattr(training.device, "backend", lambda: name)  # noqa: B023
+        device_says(backend=name)
         del limits[1:]
         with training.device.keeping_freed(6 << 30):
             held = limits[1:]
         assert limits[1:] == expected and held == expected[:1]
-    monkeypatch.setattr(training.device, "backend", lambda: "metal")
+    device_says(backend="metal")
     with training.device.keeping_freed(1 << 20):
         assert limits[-1] == 1 << 30  # never less than before
 

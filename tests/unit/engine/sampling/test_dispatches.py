@@ -6,7 +6,8 @@ Each costs a GPU some microseconds whatever its size, so their number is what sa
 import mlx.core as mx
 import pytest
 
-from fakes.dispatches import CAN_FUSE, count_sorts, fuse, logit_rows, queued_by_rounds, sort_dispatches
+from fakes.device import says
+from fakes.dispatches import CAN_FUSE, count_sorts, logit_rows, queued_by_rounds, sort_dispatches
 from specdec_cli.core.kinds import RULES
 from specdec_cli.engine.sampling import cuts
 from specdec_cli.engine.sampling.acceptance import make_rule
@@ -37,7 +38,7 @@ def rule_of(rule, name, vocab_size=V):
 
 def counted(monkeypatch, folder, k, rows=ROWS):
     """(rule, setting) -> dispatches of the first round (plain) and of the second (K = `k`)."""
-    fuse(monkeypatch)
+    says(monkeypatch, fuses=True)
     return {case: queued_by_rounds(monkeypatch, folder, rule_of(*case), k, 2, rows) for case in CASES}
 
 

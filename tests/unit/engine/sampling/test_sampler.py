@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from fakes.dispatches import CAN_FUSE
 from fakes.drafting import drafters_of
 from fakes.models import tiny_network
-from specdec_cli.engine import device
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import CachedModel
@@ -98,9 +97,9 @@ def test_noise_is_a_function_of_seed_stream_and_position_alone():
 
 @pytest.mark.parametrize("fused", [False, pytest.param(True, marks=[pytest.mark.slow, needs_fusing])])
 @pytest.mark.parametrize("width", [1, 7, 64])
-def test_several_positions_drawn_at_once_have_the_noise_each_has_alone(monkeypatch, fused, width):
+def test_several_positions_drawn_at_once_have_the_noise_each_has_alone(device_says, fused, width):
     """Bit for bit: a plain round draws one position, the judge of a draft those that the draft did not need."""
-    monkeypatch.setattr(device, "fuses", lambda: fused)
+    device_says(fuses=fused)
     together = np.array(Noise(3).gumbels("target", 10, 6, width))
     alone = [np.array(Noise(3).gumbel("target", 10 + i, width)) for i in range(6)]
     np.testing.assert_array_equal(together, np.stack(alone))
