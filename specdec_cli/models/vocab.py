@@ -153,6 +153,11 @@ class VocabVerdict:
         return replace(self, status="translated", reason=f"{said}; {self.reason}", share=share)
 
     @property
+    def differs(self) -> bool:
+        """Whether an id may be another word in the draft."""
+        return self.status in ("translated", "incompatible")
+
+    @property
     def warning(self) -> str:
         """What a translated draft loses; empty where that is little."""
         if self.status != "translated" or self.share is None or self.share >= GOOD_SHARE:

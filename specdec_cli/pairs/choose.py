@@ -23,7 +23,7 @@ from specdec_cli.pairs.catalog import (
     registry,
     size_bytes,
 )
-from specdec_cli.pairs.drafts import FoundDraft, find_drafts
+from specdec_cli.pairs.drafts import FoundDraft, compared, find_drafts
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairRow, PairSpec, Registry
@@ -117,7 +117,10 @@ NO_DRAFT = "no draft is known for this target, so"
 
 
 def drafted(rows: Sequence[PairRow], known: Registry) -> list[PairRow]:
-    """`rows`, those of targets alone with the draft that is found here; their notes say why, or which there are."""
+    """`rows`, those of targets alone with the draft that is found here; their notes say why, or which there are.
+
+    Of a draft that is listed it is said whether its tokenizer is another.
+    """
     found, models = [], hub.models_here()
     for row in rows:
         with suppress(SpecdecError):  # whoever loads it is told
@@ -125,6 +128,8 @@ def drafted(rows: Sequence[PairRow], known: Registry) -> list[PairRow]:
                 spec = with_draft(row.pair, known, models=models)
                 note = row.pair.note if spec.reason.startswith(NO_DRAFT) else spec.reason
                 row = replace(row, pair=replace(spec.pair, note=note))
+            elif row.downloaded:
+                row = replace(row, tokenizers=compared(find(PairSpec.of(row.pair))))
         found.append(row)
     return found
 

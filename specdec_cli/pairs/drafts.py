@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.models.tokenizer_files import read_alike
-from specdec_cli.models.vocab import compare
+from specdec_cli.models.vocab import VocabVerdict
+from specdec_cli.pairs.files import ModelFiles, PairFiles
 from specdec_cli.pairs.fingerprint import tokenizers_print
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 # Pairs that gain have drafts of about a fifteenth of the target's bytes; those are compared first.
 BEST_RATIO = 15.0
@@ -97,27 +99,39 @@ def _agree(target: Checkpoint, model: hub.FoundModel) -> bool:
     """Whether both tokenizers have the same words. Raises: NotAvailable if the target's cannot be read."""
     try:
         draft = read_checkpoint(hub.locate(model.target), model.target)
-        if read_alike(target.folder, draft.folder):
-            return True
-        kept, key = jsonfile.read_or_empty(compared_file()), tokenizers_print(target, draft)
     except (SpecdecError, OSError):
         return False
-    if key not in kept:
-        kept = {**dict([*kept.items()][-MOST_KEPT:]), key: _compared(target, draft)}
-        with suppress(OSError):
-            compared_file().parent.mkdir(parents=True, exist_ok=True)
-            jsonfile.replace_text(compared_file(), json.dumps(kept, indent=1))
-    return kept[key] is True
+    pair = PairSpec(Pair(target.name, target.name, draft.name))
+    found = compared(PairFiles(pair, ModelFiles(target), ModelFiles(draft)))
+    return found is None or not found.differs
 
 
-def _compared(target: Checkpoint, draft: Checkpoint) -> bool:
-    from specdec_cli.models.tokenizer import Tokenizer
+def compared(files: PairFiles) -> VocabVerdict | None:
+    """`files.vocab` of two tokenizers that differ in a file: to read two takes seconds, so it is kept.
 
-    table = Tokenizer.of(target).table()
+    None where the draft has the target's, and where there is no draft model. Raises: NotAvailable if the target's
+    cannot be read; a draft's that cannot be is incompatible.
+    """
+    models = files.checkpoints
     try:
-        return compare(table, Tokenizer.of(draft).table()).status != "incompatible"
-    except SpecdecError:
-        return False
+        if len(models) == 1 or read_alike(*(model.folder for model in models)):
+            return None
+        kept, key = jsonfile.read_or_empty(compared_file()), tokenizers_print(*models)
+    except OSError as error:
+        return VocabVerdict("incompatible", str(error))
+    with suppress(LookupError, TypeError):  # it was not compared, or by another version
+        return VocabVerdict(**kept[key])
+    files.tokenizer.table()
+    try:
+        found = files.vocab
+    except SpecdecError as error:
+        found = VocabVerdict("incompatible", error.message)
+    assert found is not None  # there are two
+    with suppress(OSError):
+        compared_file().parent.mkdir(parents=True, exist_ok=True)
+        kept = {**dict([*kept.items()][-MOST_KEPT:]), key: asdict(found)}
+        jsonfile.replace_text(compared_file(), json.dumps(kept, indent=1))
+    return found
 
 
 def compared_file() -> Path:

@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from specdec_cli.core.errors import NotAvailable, UsageError
@@ -21,6 +21,7 @@ from specdec_cli.core.request import (
     whole,
     within,
 )
+from specdec_cli.models.vocab import VocabVerdict
 
 DEMO = "demo"
 # What a pair may be called.
@@ -180,7 +181,7 @@ class PairRow:
 
     `pullable`: a pull brings what is missing of it; a folder that is gone it does not. A model that is here, and no
     listed pair's, has a row of its own: `folder` is where it lies, its pair's source whose that is.
-    `recommended`: a pull without a name brings it.
+    `recommended`: a pull without a name brings it. `tokenizers`: how they compare, where they are here and differ.
     """
 
     pair: Pair
@@ -192,12 +193,14 @@ class PairRow:
     pullable: bool = True
     folder: str | None = None
     recommended: bool = False
+    tokenizers: VocabVerdict | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The `--json` object."""
         names = "name target draft size_bytes estimated_bytes downloaded fits k source evidence verified default note "
         names += "folder recommended"
-        return {name: getattr(self if hasattr(self, name) else self.pair, name) for name in names.split()}
+        found = {name: getattr(self if hasattr(self, name) else self.pair, name) for name in names.split()}
+        return found | {"tokenizers": self.tokenizers and asdict(self.tokenizers)}
 
 
 @dataclass(frozen=True, slots=True)

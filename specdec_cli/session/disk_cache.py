@@ -5,22 +5,18 @@ One is found by comparing the ids themselves. What is damaged is removed, and re
 
 from __future__ import annotations
 
-import hashlib
 import io
-import json
 import os
-import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
-from specdec_cli.engine.cache.cache_kinds import as_bytes, read_contents
+from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of, read_contents
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.session.disk_entries import ARRAYS, FACTS, Entry, damaged, digest, entries, facts_files, remove
+from specdec_cli.session.disk_entries import Entry, entries, entry_files, lost, remove, require_whole
 from specdec_cli.session.slot import Slot
 from specdec_cli.system.machine import yield_to_others
 
@@ -51,25 +47,25 @@ class DiskCache:
     @property
     def is_used(self) -> bool:
         """Whether there is any entry."""
-        return bool(facts_files(self.folder))
+        return bool(entry_files(self.folder))
 
     def restore(self, fingerprint: str, slot: Slot, prompt: Sequence[int]) -> int:
         """Have `slot` hold the entry that spares it most of `prompt`; the tokens that came from disk, 0 for none."""
         held = slot.reach(prompt)
-        for reach, entry in self._by_reach(fingerprint, prompt):
+        for reach, path, entry in self._by_reach(fingerprint, prompt):
             if reach - held < LEAST_TOKENS:
                 return 0
             if reach < LEAST_SHARE * len(entry.ids):
                 continue
             try:
-                with untrusted(damaged):
-                    entry.require_arrays()
-                    slot.restore(read_contents(entry.outline, entry.arrays))
-                    os.utime(entry.path)
+                with untrusted(lost):
+                    require_whole(path)
+                    slot.restore(read_contents(entry.outline, path))
+                    os.utime(path)
                 return slot.reach(prompt)
             except SpecdecError:
                 slot.forget()
-                remove(entry.path)
+                remove(path)
         return 0
 
     def write(self, fingerprint: str, slot: Slot, owner: str = "", waits: bool = False) -> bool:
@@ -83,13 +79,14 @@ class DiskCache:
         if self._failed or slot.nbytes > self.most_bytes:
             return False
         try:
-            with untrusted(_unwritten):
-                outline, data = as_bytes(slot.contents())  # in the thread of its streams: the writer computes nothing
+            with untrusted(lost):
+                outline, arrays = parts_of(slot.contents())
+                entry = Entry(fingerprint, owner, slot.target.ends, outline)
+                data = as_bytes(arrays, entry.metadata())  # in the thread of their streams: the writer computes nothing
         except SpecdecError as error:
             self._fail(error.message)
             return False
-        facts = {"fingerprint": fingerprint, "owner": owner, "ends": slot.target.ends, "outline": outline}
-        self._writing = self._writer.submit(self._write, facts, data)
+        self._writing = self._writer.submit(self._write, entry, data)
         return True
 
     def finish(self) -> None:
@@ -104,75 +101,56 @@ class DiskCache:
             self._failed = True
             self._tell(problem)
 
-    def _write(self, facts: dict[str, Any], data: io.BytesIO) -> str:
+    def _write(self, entry: Entry, data: io.BytesIO) -> str:
         """In the writer's thread: all of it, or nothing; why not, else empty."""
         try:
-            with untrusted(_unwritten):
+            with untrusted(lost):
+                path = self.folder / entry.name(data.getbuffer())
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with jsonfile.locked(self.folder, WRITER_SECONDS):
                     try:
-                        self._write_locked(facts, data)
+                        self._make_room(entry, data.getbuffer().nbytes)
+                        draft = path.with_name(f".{path.name}")
+                        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+                            file.write(data.getbuffer())
+                            file.flush()
+                            os.fsync(file.fileno())
+                        draft.replace(path)
                     finally:
                         self._remove_unfinished()
             return ""
         except SpecdecError as error:
             return error.message
 
-    def _write_locked(self, facts: dict[str, Any], data: io.BytesIO) -> None:
-        begin = facts["fingerprint"][:16]
-        path = self.folder / f"{begin}-{secrets.token_hex(8)}{FACTS}"
-        for older in entries(self.folder, begin):
-            same = (older.fingerprint, older.owner) == (facts["fingerprint"], facts["owner"])
-            if same and older.begins(facts["outline"]["target.read"], facts["ends"]):
-                remove(older.path)
-        self._make_room(data.getbuffer().nbytes)
-        draft = self.folder / f".{path.stem}{ARRAYS}"
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-            file.write(data.getbuffer())
-            file.flush()
-            os.fsync(file.fileno())
-        facts["sha256"] = hashlib.sha256(data.getbuffer()).hexdigest()
-        draft.replace(path.with_suffix(ARRAYS))
-        jsonfile.replace_text(path, json.dumps({"sha256": digest(facts), "entry": facts}))
-
-    def _make_room(self, nbytes: int) -> None:
-        """Remove the least recently used entries until `nbytes` more are within the limit."""
-        kept = sorted((_last_used(path), path) for path in facts_files(self.folder))
-        sizes = {path: _size(path) + _size(path.with_suffix(ARRAYS)) for _, path in kept}
-        while kept and sum(sizes.values()) + nbytes > self.most_bytes:
-            _, path = kept.pop(0)
-            del sizes[path]
-            remove(path)
+    def _make_room(self, entry: Entry, nbytes: int) -> None:
+        """Remove what `entry` holds as well, and the least recently used ones until `nbytes` more are within limits."""
+        for path, older in entries(self.folder, entry.fingerprint).items():
+            if older.is_in(entry):
+                remove(path)
+        kept = list[tuple[int, int, Path]]()
+        for path in entry_files(self.folder):
+            with suppress(OSError):  # another process removed it
+                kept.append(((status := path.stat()).st_mtime_ns, status.st_size, path))
+        held = sum(size for _, size, _ in kept)
+        for _, size, path in sorted(kept):
+            if held + nbytes > self.most_bytes:
+                held -= size
+                remove(path)
 
     def _remove_unfinished(self) -> None:
         """What killed writers left; only under the lock, which every writer holds."""
-        for path in self.folder.iterdir():
-            whole = path.suffix == FACTS or (path.suffix == ARRAYS and path.with_suffix(FACTS).exists())
-            if path.name[0] == "." or not whole:
-                path.unlink(missing_ok=True)
+        for path in self.folder.glob(".*"):
+            remove(path)
 
-    def _by_reach(self, fingerprint: str, prompt: Sequence[int]) -> list[tuple[int, Entry]]:
-        """(tokens of `prompt` that an entry spares, the entry), the best first, the smallest of equal ones.
+    def _by_reach(self, fingerprint: str, prompt: Sequence[int]) -> list[tuple[int, Path, Entry]]:
+        """(tokens of `prompt` that an entry spares, its file, the entry), the best first, the smallest of equal ones.
 
         The last token of a prompt always is read.
         """
-        self._known = {one.path: one for one in entries(self.folder, fingerprint[:16], self._known)}
-        same = [one for one in self._known.values() if one.fingerprint == fingerprint]
-        found = [(one.reach(min(common_prefix(one.ids, prompt), len(prompt) - 1)), one) for one in same]
-        return sorted(found, key=lambda one: (-one[0], len(one[1].ids)))
-
-
-def _unwritten(why: str) -> SpecdecError:
-    return SpecdecError(f"what was read is not kept on disk: {why}", "specdec doctor shows what is kept")
-
-
-def _size(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_size
-    return 0
-
-
-def _last_used(path: Path) -> int:
-    with suppress(OSError):
-        return path.stat().st_mtime_ns
-    return 0
+        self._known = entries(self.folder, fingerprint, self._known)
+        found = [
+            (entry.reach(min(common_prefix(entry.ids, prompt), len(prompt) - 1)), path, entry)
+            for path, entry in self._known.items()
+            if entry.fingerprint == fingerprint
+        ]
+        return sorted(found, key=lambda one: (-one[0], len(one[2].ids)))

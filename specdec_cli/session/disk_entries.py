@@ -1,8 +1,7 @@
-"""The files of conversations that were read, without their arrays (pure): no model and no mlx is needed to list them.
+"""The files of conversations that were read, by their headers (pure): no model and no mlx is needed to list them.
 
-An entry is two files: a slot's arrays, as mlx writes them, and beside them JSON of the ids that were read, of where a
-rollback can return to, and of all that the numbers depend on. The JSON is written last and removed first, so arrays
-without one are no entry.
+An entry is a safetensors file: a slot's arrays, and in its header the ids that were read, where a rollback can return
+to, and a fingerprint of all that the numbers depend on. Its name ends in the digest of its bytes.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,13 +21,15 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
 from specdec_cli.core.jsonfile import NotJson
 from specdec_cli.core.readfile import open_file
+from specdec_cli.core.safetensors import read_header
 
 # What `specdec rm` calls all of them.
 DISK_CACHE = "disk-cache"
 # Of what is written: other versions are not read.
 SCHEMA = 1
 MOST_BYTES, FREE_SHARE = 8_000_000_000, 0.02
-ARRAYS, FACTS = ".safetensors", ".json"
+# An entry's name has so much of its fingerprint.
+BEGINNING, ENDING = 16, ".safetensors"
 
 
 def disk_cache_folder() -> Path:
@@ -52,79 +53,82 @@ def fingerprint(facts: Mapping[str, str]) -> str:
 class Entry:
     """A conversation on disk, of the chat `owner` if of any, which can return to the lengths `ends`, None being all.
 
-    `outline` is the rest of the slot's contents; `sha256` is that of the file of the arrays.
+    `outline` is the slot's contents without its arrays.
     """
 
-    path: Path
     fingerprint: str
     owner: str
     ends: Sequence[int] | None
-    outline: Any
-    sha256: str
+    outline: Mapping[str, Any]
 
     @classmethod
     def read(cls, path: Path) -> Entry:
-        """Raises: OSError, NotJson or a lookup's error for a file that is not whole."""
-        values = jsonfile.read_object(path)
-        facts = values["entry"]
-        if values["sha256"] != digest(facts):
+        """From the header alone. Raises: SpecdecError, NotJson or a lookup's error for one that is not whole."""
+        said = read_header(path).metadata
+        if said["sha256"] != _sha256(said["entry"].encode()):
             raise NotJson("it was altered")
-        entry = cls(path, **facts)
+        entry = cls(**jsonfile.parse_object(said["entry"]))
         if not entry.ids:
             raise NotJson("it holds no tokens")
         return entry
+
+    def metadata(self) -> dict[str, str]:
+        """What its header says of it."""
+        text = json.dumps(asdict(self))
+        return {"entry": text, "sha256": _sha256(text.encode())}
+
+    def name(self, data: bytes | memoryview) -> str:
+        """Of its file, which holds `data`."""
+        return f"{self.fingerprint[:BEGINNING]}-{_sha256(data)}{ENDING}"
 
     @property
     def ids(self) -> Sequence[int]:
         """What its target has read."""
         return cast(Sequence[int], self.outline["target.read"])
 
-    @property
-    def arrays(self) -> Path:
-        """The file of its arrays."""
-        return self.path.with_suffix(ARRAYS)
-
-    def require_arrays(self) -> None:
-        """Raises: OSError, NotJson where they are not what was written."""
-        with open_file(self.arrays) as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
-                raise NotJson("its arrays were altered")
-
     def reach(self, shared: int) -> int:
         """Where a conversation that shares its first `shared` tokens goes on from."""
         return shared if self.ends is None else max((end for end in self.ends if end <= shared), default=0)
 
-    def begins(self, ids: Sequence[int], ends: Sequence[int] | None) -> bool:
-        """Whether a conversation of these `ids` and `ends` holds all that this one does."""
-        inside = ends is None or set(self.ends or ()) <= set(ends)
-        return inside and list(self.ids) == list(ids[: len(self.ids)])
+    def is_in(self, other: Entry) -> bool:
+        """Whether `other` holds all that this one does, of the same models for the same chat."""
+        same = (self.fingerprint, self.owner) == (other.fingerprint, other.owner)
+        inside = other.ends is None or set(self.ends or ()) <= set(other.ends)
+        return same and inside and list(self.ids) == list(other.ids[: len(self.ids)])
 
 
-def digest(facts: Mapping[str, Any]) -> str:
-    """sha256 of facts that are written as JSON."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+def _sha256(data: bytes | memoryview) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
-def facts_files(folder: Path, begin: str = "") -> list[Path]:
-    """The JSON of every entry whose name begins so."""
-    return [path for path in folder.glob(f"{begin}*{FACTS}") if path.name[0] != "."]
+def require_whole(path: Path) -> None:
+    """Raises: OSError, NotJson where an entry's file is not what was written."""
+    with open_file(path) as file:
+        if hashlib.file_digest(file, "sha256").hexdigest() != path.stem.rpartition("-")[2]:
+            raise NotJson("it was altered")
 
 
-def entries(folder: Path, begin: str = "", known: Mapping[Path, Entry] | None = None) -> Iterator[Entry]:
-    """Every whole entry whose name begins so, each read unless it is `known`; what is damaged is removed."""
-    for path in facts_files(folder, begin):
+def entry_files(folder: Path, fingerprint: str = "") -> list[Path]:
+    """Those of all entries, or of those of a fingerprint and of the few whose fingerprints begin as that does."""
+    return [path for path in folder.glob(f"{fingerprint[:BEGINNING]}*{ENDING}") if path.name[0] != "."]
+
+
+def entries(folder: Path, fingerprint: str = "", known: Mapping[Path, Entry] | None = None) -> dict[Path, Entry]:
+    """The whole ones by their `entry_files`, each read unless it is `known`; what is damaged is removed."""
+    found = dict[Path, Entry]()
+    for path in entry_files(folder, fingerprint):
         try:
-            with untrusted(damaged):
-                yield (known or {}).get(path) or Entry.read(path)
+            with untrusted(lost):
+                found[path] = (known or {}).get(path) or Entry.read(path)
         except SpecdecError:
             remove(path)
+    return found
 
 
 def remove(path: Path) -> None:
-    """Remove the entry whose JSON this is."""
-    for file in (path, path.with_suffix(ARRAYS)):
-        with suppress(OSError):
-            file.unlink(missing_ok=True)
+    """Remove an entry."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
 
 
 def held_bytes() -> int:
@@ -143,11 +147,11 @@ def remove_all() -> None:
 
 def remove_chats(owners: Collection[str]) -> None:
     """Remove what belongs to these chats."""
-    for entry in entries(disk_cache_folder()):
+    for path, entry in entries(disk_cache_folder()).items():
         if entry.owner in owners:
-            remove(entry.path)
+            remove(path)
 
 
-def damaged(why: str) -> SpecdecError:
-    """An entry that is not what was written."""
-    return SpecdecError(f"an entry is damaged: {why}", "nothing is lost: it is read anew")
+def lost(why: str) -> SpecdecError:
+    """What was read is not on disk, or not as it was written."""
+    return SpecdecError(f"what was read is not kept on disk: {why}", "specdec doctor shows what is kept")

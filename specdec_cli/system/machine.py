@@ -9,7 +9,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,8 +21,6 @@ Run = Callable[[list[str]], str]
 Power = Literal["mains", "battery", "unknown"]
 SUPPLIES = Path("/sys/class/power_supply")
 PROFILE = Path("/sys/firmware/acpi/platform_profile")
-# How far such a thread steps back, of 19: it has a tenth of what another has that computes.
-BACKGROUND = 10
 # OSThermalPressureLevel as macOS numbers it.
 PRESSURE = ("nominal", "moderate", "heavy", "trapping", "sleeping")
 PRESSURE_KEY = "com.apple.system.thermalpressurelevel"
@@ -142,11 +139,11 @@ def awake(system: str = sys.platform) -> Iterator[None]:
             process.wait()
 
 
-def yield_to_others(system: str = sys.platform) -> None:
+def yield_to_others() -> None:
     """From now on this thread has what others leave of the processor: under Linux, where that computes answers."""
-    if system == "linux":
+    if sys.platform == "linux":
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND)
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def answer_of(command: list[str]) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from specdec_cli.core.format import count, percent, size
 from specdec_cli.core.gain import break_even_share
+from specdec_cli.models.vocab import LEAST_SHARE, VocabVerdict
 from specdec_cli.pairs.pair import PairRow
 from specdec_cli.pairs.tuned import folder_of
 from specdec_cli.pairs.verdict import PairVerdict
@@ -63,7 +64,8 @@ def _groups(rows: Sequence[PairRow]) -> dict[str, list[PairRow]]:
     for row in rows:
         large = row.fits is False
         absent = USELESS if row.folder else GONE if not row.pullable else TOO_LARGE if large else TO_PULL
-        here = TOO_LARGE_HERE if large else OTHERS if row.folder else READY
+        refused = row.tokenizers is not None and row.tokenizers.status == "incompatible"
+        here = USELESS if refused else TOO_LARGE_HERE if large else OTHERS if row.folder else READY
         found[here if row.downloaded else absent].append(row)
     return {heading: group for heading, group in found.items() if group}
 
@@ -75,6 +77,7 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     marks += ["recommended for this machine"] if row.recommended else []
     marks += ["yours"] if pair.source == "yours" else []
     marks += ["one source"] * pair.one_source
+    marks += [_words(row.tokenizers)] if row.tokenizers and row.tokenizers.differs else []
     figure = size(row.size_bytes) if row.estimated_bytes is None else f"~{size(row.estimated_bytes)}"
     whose = safe(pair.source) if row.folder else f"K {pair.k:<4}"
     line, models = Text("  ").append(name, "bold").append(f"  {figure:>8}  {whose}  "), _models(row)
@@ -91,6 +94,11 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     models = f"      {models}"
     broken = models if cell_len(models) <= console.width else models.replace(" + ", "\n      + ")
     console.print(Text(broken, "dim"), soft_wrap=True)
+
+
+def _words(found: VocabVerdict) -> str:
+    """`translated 96 %`: how the tokenizers compare, and the share of a text that the draft can say, where known."""
+    return found.status if found.share is None else f"{found.status} {percent(found.share)}"
 
 
 def _models(row: PairRow) -> str:
@@ -114,6 +122,9 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
         parts.append(f"ids without an organisation are {COMMON}…")
     if any(row.pair.one_source for row in rows):
         parts.append(ONE_SOURCE)
+    if any(row.tokenizers and row.tokenizers.differs for row in rows):
+        least = percent(LEAST_SHARE)
+        parts.append(f"translated: the draft can say so much of a sample text; below {least} it is refused")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
         parts.append(f"{unverified} of {len(rows)} are unverified: specdec pairs --online asks the Hub")

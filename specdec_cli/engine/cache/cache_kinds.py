@@ -183,16 +183,22 @@ def _rounded_up(tokens: int) -> int:
 # A conversation's contents as bytes: its arrays as mlx writes them, and all else as an outline for JSON.
 
 
-def as_bytes(contents: Any) -> tuple[dict[str, Any], io.BytesIO]:
-    """(all values by path, but for arrays; the arrays as safetensors)."""
-    values, data = dict(tree_flatten(contents, is_leaf=_is_plain)), io.BytesIO()
+def parts_of(contents: Any) -> tuple[dict[str, Any], dict[str, mx.array]]:
+    """(all values by path, but for arrays; the arrays by path)."""
+    values = dict(tree_flatten(contents, is_leaf=_is_plain))
     arrays = {path: value for path, value in values.items() if isinstance(value, mx.array)}
-    mx.save_safetensors(data, arrays)
-    return {path: value for path, value in values.items() if path not in arrays}, data
+    return {path: value for path, value in values.items() if path not in arrays}, arrays
 
 
-def read_contents(outline: dict[str, Any], file: Path) -> Any:
-    """The contents of which `as_bytes` made these; tuples are lists. Raises: whatever mlx raises."""
+def as_bytes(arrays: Mapping[str, mx.array], metadata: Mapping[str, str]) -> io.BytesIO:
+    """Safetensors, with the `metadata` in its header."""
+    data = io.BytesIO()
+    mx.save_safetensors(data, dict(arrays), dict(metadata))
+    return data
+
+
+def read_contents(outline: Mapping[str, Any], file: Path) -> Any:
+    """The contents whose `outline` and arrays these are; tuples are lists. Raises: whatever mlx raises."""
     arrays = mx.load(str(file))
     assert isinstance(arrays, dict)
     mx.eval(arrays)

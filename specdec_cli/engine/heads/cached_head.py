@@ -215,14 +215,17 @@ class CachedHead:
         self._cut(start)
         self._context += context[len(self._context) :]
         self._waiting.append(hidden)
-        if sum(states.shape[0] for states in self._waiting) > MOST_WAITING:
-            # The newest state waits, for a draft may begin behind it. Of the others only keys and values are computed.
+        rows = sum(states.shape[0] for states in self._waiting)
+        # The newest state waits, for a draft may begin behind it.
+        if self._cache is None:
+            # No other is read. Those of a prompt are lazy: what only they need of the target is never computed, such as
+            # layers that share the caches of earlier ones.
+            self._entries += rows - 1
+            self._waiting = [hidden[-1:]]
+        elif rows > MOST_WAITING:  # of the others only keys and values are computed
             states = mx.concatenate(self._waiting)
-            if self._cache is not None:
-                self._read(states[:-1], self._cache)
-                mx.async_eval(self._cache.state)
-            else:
-                self._entries += states.shape[0] - 1
+            self._read(states[:-1], self._cache)
+            mx.async_eval(self._cache.state)
             self._waiting = [states[-1:]]
 
     def first(self, shown: Shown | None = None) -> HeadPass:

@@ -6,11 +6,12 @@ import json
 import re
 import shutil
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from fakes.models import TINY, byte_tokenizer, tiny_folder
+from fakes.models import TINY, byte_tokenizer, other_letters, swap_two_ids, tiny_folder
 from specdec_cli import hub
 from specdec_cli.apps.serve.build import spec_here
 from specdec_cli.core.errors import SpecdecError, UsageError
@@ -19,6 +20,7 @@ from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.pairs import catalog, drafts
 from specdec_cli.pairs.choose import choose, drafted
 from specdec_cli.pairs.drafts import compared_file, find_drafts
+from specdec_cli.pairs.files import PairFiles
 
 BIG = {"num_hidden_layers": 16, "intermediate_size": 512}
 NOBODY = "no draft is known for this target, so its own text drafts: --drafter ngram"
@@ -147,8 +149,8 @@ def test_a_family_is_that_of_the_language_model_whatever_its_form(lay, target):
 def test_special_tokens_and_templates_may_differ_and_what_was_compared_is_kept_until_a_file_changes(lay, monkeypatch):
     """A tokenizer of 151 665 tokens takes seconds to read, at every start."""
     lay("7B")
-    draft, compared, really = lay("0.5B"), [], drafts._compared
-    monkeypatch.setattr(drafts, "_compared", lambda *models: compared.append(models) or really(*models))
+    draft, compared, really = lay("0.5B"), [], PairFiles.vocab.func
+    monkeypatch.setattr(PairFiles, "vocab", property(lambda files: compared.append(files) or really(files)))
     settings = json.loads((draft / "tokenizer_config.json").read_text())
     (draft / "tokenizer_config.json").write_text(json.dumps(settings | {"chat_template": "{{ other }}"}))
     assert chosen()[0] and not compared and not compared_file().exists()
@@ -158,6 +160,35 @@ def test_special_tokens_and_templates_may_differ_and_what_was_compared_is_kept_u
     assert (chosen()[0], chosen()[0], len(compared)) == (None, None, 2)
     compared_file().write_text("[1]")
     assert (chosen()[0], len(compared)) == (None, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (None, None),
+        (swap_two_ids, ("translated", 1.0)),
+        (other_letters, ("incompatible", pytest.approx(0.42, abs=0.1))),
+        (lambda data: b"{", ("incompatible", None)),
+    ],
+)
+def test_a_listed_pair_says_how_much_a_draft_of_another_tokenizer_can_say(lay, monkeypatch, tmp_path, change, said):
+    """`specdec pairs` showed a pair as ready that `check` refused."""
+    target, draft = lay("7B"), lay("0.5B")
+    if change:
+        (draft / "tokenizer.json").write_bytes(change((draft / "tokenizer.json").read_bytes()))
+    (tmp_path / "models.toml").write_text(
+        f'schema_version = 1\n[pairs.mine]\ntarget = "{target}"\ndraft = "{draft}"\n'
+        f'[pairs.alone]\ntarget = "{target}"\ndraft = "{draft}"\ndrafter = "ngram"\n'
+    )
+    known = catalog.registry()
+    for again in (False, True):
+        if again:  # what was compared before is not read again
+            monkeypatch.setattr(PairFiles, "vocab", None)
+        rows = {row.pair.name: row for row in drafted(catalog.rows(known), known)}
+        found = rows["mine"].tokenizers
+        assert (found and (found.status, found.share)) == said
+        assert rows["alone"].tokenizers is rows["demo"].tokenizers is None
+    assert rows["mine"].to_dict()["tokenizers"] == (found and asdict(found))
 
 
 def test_a_draft_that_does_not_fit_beside_the_target_is_not_taken(lay, monkeypatch):

@@ -1,11 +1,11 @@
 """Entries on disk: found by their ids, never wrong, never half there, within their limit."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import mlx.core as mx
@@ -20,7 +20,7 @@ from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import DiskCache
-from specdec_cli.session.disk_entries import Entry, digest, fingerprint
+from specdec_cli.session.disk_entries import Entry, entry_files, fingerprint
 from specdec_cli.session.load import numbers_depend_on
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
@@ -69,9 +69,9 @@ def test_the_longest_one_is_taken_and_a_longer_one_of_the_same_chat_replaces_it(
     folder = tmp_path / "disk"
     stored(weights, folder, PROMPT[:270], owner="a")
     stored(weights, folder, PROMPT, owner="b")
-    assert restored(weights, folder, [*PROMPT, 9])[0] == 300 and len(list(folder.glob("*.json"))) == 2
+    assert restored(weights, folder, [*PROMPT, 9])[0] == 300 and len(entry_files(folder)) == 2
     stored(weights, folder, [*PROMPT, 5, 6], owner="a")
-    assert sorted(len(Entry.read(path).ids) for path in folder.glob("*.json")) == [300, 302]
+    assert sorted(len(Entry.read(path).ids) for path in entry_files(folder)) == [300, 302]
 
 
 def test_files_are_the_users_own(weights, tmp_path):
@@ -108,15 +108,14 @@ def test_deleting_a_chat_deletes_what_was_read_of_it(weights, monkeypatch, tmp_p
     stored(weights, folder, [3, *PROMPT], owner="20260101-000000-aa")
     stored(weights, folder, [4, *PROMPT], owner="20260101-000000-bb")
     kept_chats.delete([tmp_path / "20260101-000000-aa.jsonl"])
-    assert [Entry.read(path).owner for path in folder.glob("*.json")] == ["20260101-000000-bb"]
+    assert [Entry.read(path).owner for path in entry_files(folder)] == ["20260101-000000-bb"]
 
 
 @pytest.mark.parametrize("change", [{"outline": {}}, {"more": 1}, {"ends": None, "outline": {"target.read": []}}])
-def test_an_entry_of_another_shape_is_removed(weights, tmp_path, change):
+def test_an_entry_of_another_shape_is_removed(weights, monkeypatch, tmp_path, change):
+    monkeypatch.setattr("specdec_cli.session.disk_entries.asdict", lambda entry: asdict(entry) | change)
     stored(weights, tmp_path / "disk")
-    (path,) = (tmp_path / "disk").glob("*.json")
-    facts = json.loads(path.read_text())["entry"] | change
-    path.write_text(json.dumps({"sha256": digest(facts), "entry": facts}))
+    assert entry_files(tmp_path / "disk")
     assert restored(weights, tmp_path / "disk", [*PROMPT, 9])[0] == 0 and not list((tmp_path / "disk").iterdir())
 
 
@@ -153,11 +152,7 @@ def test_two_killed_writers_leave_whole_entries_alone(weights, tmp_path):
             writer.wait()
             writer.stdout.close()
     DiskCache(folder, 10**9)  # the next process tidies up
-    files = {path.name for path in folder.iterdir()}
-    assert {name.rpartition(".")[0] for name in files if name.endswith(".json")} == {
-        name.rpartition(".")[0] for name in files if name.endswith(".safetensors")
-    }
-    assert not [name for name in files if name[0] == "."] and files
+    assert entry_files(folder) and {*entry_files(folder)} == {*folder.iterdir()}
     for first in (3, 4):
         text = [first, *PROMPT]
         found, slot = restored(weights, folder, [*text, 9])
@@ -211,12 +206,12 @@ def test_a_session_writes_when_a_conversation_has_doubled_and_at_its_end(weights
         events = list(session.reply(prompt, max_tokens=8, k=3, logit_bias=((0, -1e9), (1, -1e9), (2, -1e9))))
         session.keep("chat")
         cache.finish()
-        counts.append([len(Entry.read(path).ids) for path in cache.folder.glob("*.json")])
+        counts.append([len(Entry.read(path).ids) for path in entry_files(cache.folder)])
         said = [token for one in events if isinstance(one, RoundDone) for token in one.round.emitted]
         prompt = [*prompt, *said, *PROMPT[:100]]
         assert next(one for one in events if isinstance(one, Prefill)).disk_tokens == 0
     assert [len(one) for one in counts] == [1] * 7 and counts[0] == counts[2] < counts[3] == counts[6]
     session.keep("chat", ends=True)
     cache.finish()
-    (path,) = cache.folder.glob("*.json")
+    (path,) = entry_files(cache.folder)
     assert list(Entry.read(path).ids) == list(session.slot.tokens)

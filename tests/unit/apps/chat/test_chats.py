@@ -20,7 +20,7 @@ from fakes.chat import chat_with, only_ascii, ran, recorded
 from fakes.terminal import Terminal
 from specdec_cli.session.conversation import Answer, Conversation, Turn
 from specdec_cli.session.disk_cache import DiskCache
-from specdec_cli.session.disk_entries import Entry, disk_cache_folder, facts_files
+from specdec_cli.session.disk_entries import Entry, disk_cache_folder, entry_files
 from specdec_cli.session.kept_chats import DELETED, FORKED, TOLD, Keeper, delete, kept_chats, kept_folder
 from specdec_cli.session.transcript import Transcript, load, save
 
@@ -372,7 +372,7 @@ def talked(opened, *lines):
 def test_a_chat_that_goes_on_reads_only_what_is_new_and_says_the_same(keeping, with_disk):
     talked(with_disk(), LONG)
     (path,) = kept_chats()
-    assert [Entry.read(one).owner for one in facts_files(disk_cache_folder())] == [path.stem]
+    assert [Entry.read(one).owner for one in entry_files(disk_cache_folder())] == [path.stem]
     read = keeping(path)
     read[0].settings = read[0].settings.with_value("max-tokens", "16")
     read[0].keeper = None  # the file stays as it is
@@ -388,14 +388,14 @@ def test_a_chat_that_is_not_kept_or_was_deleted_leaves_nothing_on_disk(with_disk
     talked(begun, LONG)
     assert not disk_cache_folder().exists()
     talked(with_disk(), LONG)
-    assert facts_files(disk_cache_folder())
+    assert entry_files(disk_cache_folder())
     delete(kept_chats())
     assert not list(disk_cache_folder().iterdir())
     going = with_disk()
     ran(going, LONG)
     delete(kept_chats())
     going[0].close()
-    assert not facts_files(disk_cache_folder())
+    assert not entry_files(disk_cache_folder())
 
 
 def test_a_long_write_at_the_end_is_said_and_only_where_there_is_one(with_disk, monkeypatch):
@@ -413,4 +413,4 @@ def test_another_chat_keeps_what_the_one_before_has_read(with_disk):
     begun = with_disk()
     ran(begun, LONG[:300], "/clear", LONG[::-1])
     begun[0].close()
-    assert len(facts_files(disk_cache_folder())) == len(kept_chats()) == 2
+    assert len(entry_files(disk_cache_folder())) == len(kept_chats()) == 2

@@ -9,6 +9,7 @@ import pytest
 from fakes.racing import Clock
 from specdec_cli.apps.pairs.download import PullScreen
 from specdec_cli.apps.pairs.screen import print_pairs
+from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.terminal.panel import status
 from specdec_cli.terminal.panel.status import STALLED_SECONDS
@@ -82,6 +83,30 @@ def test_all_of_them_are_shown_on_request_and_estimates_are_marked():
 
 def test_a_pair_with_a_second_source_does_not_say_one_source():
     assert "one source" not in drawn(PairRow(replace(HUGE, evidence="a catalogue, 2026-11-23"), 1, False, True, False))
+
+
+def test_a_draft_of_another_tokenizer_is_said_with_its_share_and_is_not_ready_where_that_is_refused():
+    few, broken = VocabVerdict("incompatible", "", 40, 0.42), VocabVerdict("incompatible", "no tokenizer")
+    rows = [
+        PairRow(replace(FAST, name=name), 4_340_000_000, True, True, False, tokenizers=found)
+        for name, found in (("odd", VocabVerdict("translated", "", 7, 0.955)), ("few", few), ("broken", broken))
+    ]
+    assert drawn(*rows, PairRow(FAST, 1, True, True, False, tokenizers=VocabVerdict("compatible", ""))) == (
+        "ready to run here\n"
+        "  odd       4.3 GB  K 4     translated 96 %\n"
+        "      Big + Small\n"
+        "  fast         1 B  K 4\n"
+        "      Big + Small\n"
+        "\n"
+        "here, but not to be run\n"
+        "  few       4.3 GB  K 4     incompatible 42 %\n"
+        "      Big + Small\n"
+        "  broken    4.3 GB  K 4     incompatible\n"
+        "      Big + Small\n"
+        "\n"
+        "ids without an organisation are mlx-community/…\n"
+        "translated: the draft can say so much of a sample text; below 50 % it is refused\n"
+    )
 
 
 def test_a_pair_that_is_here_is_shown_although_it_does_not_fit():

@@ -7,7 +7,7 @@ import pytest
 from fakes.serving import Client, alone, answer, ids, job, tiny_loaded
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.session.disk_cache import DiskCache
-from specdec_cli.session.disk_entries import facts_files
+from specdec_cli.session.disk_entries import entry_files
 from specdec_cli.session.meter import Stopwatch
 from specdec_cli.session.slot import Slot
 
@@ -177,9 +177,9 @@ def process(request, tmp_path, open_desk):
 def test_an_agent_goes_on_after_a_restart_and_others_begin_with_its_instructions_and_the_words_are_the_same(process):
     first, disk = process()
     begun = answer(first, job(AGENT, ends=(300, 400)))
-    assert not facts_files(disk.folder)  # nobody has gone on with it
+    assert not entry_files(disk.folder)  # nobody has gone on with it
     first.close()
-    assert facts_files(disk.folder)
+    assert entry_files(disk.folder)
     going = job((*AGENT, *begun.tokens, *ids(20, 5)), ends=(300, 400))
     after, _ = process()
     read = answer(after, going)
@@ -196,4 +196,4 @@ def test_a_conversation_that_is_gone_on_with_is_on_disk_before_the_end(process):
     answer(first, job((*AGENT, *begun.tokens, *ids(9, 2)), ends=(400,)))
     answer(first, job(ids(30, 9)))  # the thread that writes was begun by the one before
     disk.finish()
-    assert len(facts_files(disk.folder)) == 1
+    assert len(entry_files(disk.folder)) == 1

@@ -112,6 +112,17 @@ def test_what_a_draft_sees_is_a_view_that_it_does_not_keep(pair):
     assert held and place() != where
 
 
+def test_of_a_prompt_no_state_waits_once_there_is_a_newer_one(pair):
+    """The first draft computed those of the whole prompt in the layers that share caches: the prompt's time again."""
+    _, target, head = pair
+    target, head, context = target.fresh(), head.fresh(), [(5 * i) % 119 + 3 for i in range(40)]
+    for output in target.prefill(context):
+        head.hand_over(context[: target.length + 1], output.hidden)
+    newest = target.outputs(context).hidden
+    head.hand_over([*context, 7], newest)
+    assert head.nbytes == newest.nbytes and head.follows([*context, 7])
+
+
 def test_keys_in_a_few_bits_are_read_as_they_are_packed(tmp_path):
     """The target's quantized cache of full attention: most proposals stay those of the exact one."""
     target = gemma_target(tmp_path, "unified", kv_bits=8)
