@@ -28,7 +28,7 @@ def test_a_pair_of_ones_own_is_added_used_and_found_and_the_files_comments_stay(
     row = next(row for row in json.loads(specdec("pairs", "--json")[1]) if row["default"])
     known = {"name": "mine", "target": "org/t", "draft": "org/d", "k": 0, "source": "yours", "verified": False}
     assert row.pop("evidence") == ""
-    unknown = {"size_bytes": None, "estimated_bytes": None, "fits": None, "downloaded": False}
+    unknown = {"size_bytes": None, "estimated_bytes": None, "fits": None, "downloaded": False, "tokenizers": None}
     assert row == known | unknown | {"default": True, "note": "", "folder": None, "recommended": False}
 
 
