@@ -5,12 +5,15 @@ One is found by comparing the ids themselves. What is damaged is removed, and re
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
@@ -18,7 +21,6 @@ from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of, read_conten
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.session.disk_entries import Entry, entries, entry_files, lost, remove, require_whole
 from specdec_cli.session.slot import Slot
-from specdec_cli.system.machine import yield_to_others
 
 # Fewer tokens are read again sooner than they are found.
 LEAST_TOKENS = 256
@@ -26,6 +28,9 @@ LEAST_TOKENS = 256
 LEAST_SHARE = 0.125
 # So long a writer waits for another process that writes.
 WRITER_SECONDS = 30.0
+# Bytes that are written at once, and how many times as long as that took nothing is: answers that are decoded meanwhile
+# lose at most a fortieth of one core.
+SLICE_BYTES, RESTS = 1 << 20, 40
 
 
 class DiskCache:
@@ -37,8 +42,10 @@ class DiskCache:
     def __init__(self, folder: Path, most_bytes: int, tell: Callable[[str], None] = lambda sentence: None) -> None:
         self.folder, self.most_bytes, self._tell = folder, most_bytes, tell
         self._known: dict[Path, Entry] = {}
-        self._writer = ThreadPoolExecutor(1, "disk cache", yield_to_others)
+        self._writer = ThreadPoolExecutor(1, "disk cache")
         self._writing: Future[str] | None = None
+        # Somebody waits for what is written.
+        self._hurry = Event()
         self._failed = False
         if folder.is_dir():
             with suppress(OSError), jsonfile.locked(folder, 0.0):
@@ -86,12 +93,14 @@ class DiskCache:
         except SpecdecError as error:
             self._fail(error.message)
             return False
+        self._hurry.clear()
         self._writing = self._writer.submit(self._write, entry, data)
         return True
 
     def finish(self) -> None:
         """Wait until everything is written."""
         writing, self._writing = self._writing, None
+        self._hurry.set()
         if writing is not None and (problem := writing.result()):
             self._fail(problem)
 
@@ -102,25 +111,29 @@ class DiskCache:
             self._tell(problem)
 
     def _write(self, entry: Entry, data: io.BytesIO) -> str:
-        """In the writer's thread: all of it, or nothing; why not, else empty."""
+        """In the writer's thread: all of it, or nothing; why nothing more is to be written, else empty."""
         try:
-            with untrusted(lost):
-                path = self.folder / entry.name(data.getbuffer())
+            with untrusted(lost), suppress(BlockingIOError):  # another process is still writing: this one is left out
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with jsonfile.locked(self.folder, WRITER_SECONDS):
                     try:
                         self._make_room(entry, data.getbuffer().nbytes)
-                        draft = path.with_name(f".{path.name}")
-                        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-                            file.write(data.getbuffer())
-                            file.flush()
-                            os.fsync(file.fileno())
-                        draft.replace(path)
+                        self._write_slowly(entry, data.getbuffer())
                     finally:
                         self._remove_unfinished()
             return ""
         except SpecdecError as error:
             return error.message
+
+    def _write_slowly(self, entry: Entry, data: memoryview) -> None:
+        draft, digest = self.folder / ".unfinished", hashlib.sha256()
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
+            for part in slowly(data, self._hurry.wait):
+                digest.update(part)
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(self.folder / entry.name(digest.hexdigest()))
 
     def _make_room(self, entry: Entry, nbytes: int) -> None:
         """Remove what `entry` holds as well, and the least recently used ones until `nbytes` more are within limits."""
@@ -154,3 +167,13 @@ class DiskCache:
             if entry.fingerprint == fingerprint
         ]
         return sorted(found, key=lambda one: (-one[0], len(one[2].ids)))
+
+
+def slowly(
+    data: memoryview, rest: Callable[[float], object], clock: Callable[[], float] = time.perf_counter
+) -> Iterator[memoryview]:
+    """Slices of `data`, with a `rest` of so many seconds after each, RESTS times as long as the caller had it."""
+    for at in range(0, len(data), SLICE_BYTES):
+        began = clock()
+        yield data[at : at + SLICE_BYTES]
+        rest(RESTS * (clock() - began))

@@ -77,9 +77,9 @@ class Entry:
         text = json.dumps(asdict(self))
         return {"entry": text, "sha256": _sha256(text.encode())}
 
-    def name(self, data: bytes | memoryview) -> str:
-        """Of its file, which holds `data`."""
-        return f"{self.fingerprint[:BEGINNING]}-{_sha256(data)}{ENDING}"
+    def name(self, digest: str) -> str:
+        """Of its file, whose bytes have this sha256."""
+        return f"{self.fingerprint[:BEGINNING]}-{digest}{ENDING}"
 
     @property
     def ids(self) -> Sequence[int]:

@@ -139,13 +139,6 @@ def awake(system: str = sys.platform) -> Iterator[None]:
             process.wait()
 
 
-def yield_to_others() -> None:
-    """From now on this thread has what others leave of the processor: under Linux, where that computes answers."""
-    if sys.platform == "linux":
-        with suppress(OSError):
-            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-
-
 def answer_of(command: list[str]) -> str:
     """The output of `command`; empty where it cannot be run or takes more than two seconds."""
     try:

@@ -14,12 +14,13 @@ import pytest
 from fakes.chat import BYTES, fit_of, networks, tokenizer_in
 from fakes.models import tiny_folder
 from specdec_cli.core.events import Prefill, RoundDone
+from specdec_cli.core.jsonfile import locked
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
-from specdec_cli.session.disk_cache import DiskCache
+from specdec_cli.session.disk_cache import RESTS, SLICE_BYTES, DiskCache, slowly
 from specdec_cli.session.disk_entries import Entry, entry_files, fingerprint
 from specdec_cli.session.load import numbers_depend_on
 from specdec_cli.session.session import LoadedPair
@@ -72,6 +73,30 @@ def test_the_longest_one_is_taken_and_a_longer_one_of_the_same_chat_replaces_it(
     assert restored(weights, folder, [*PROMPT, 9])[0] == 300 and len(entry_files(folder)) == 2
     stored(weights, folder, [*PROMPT, 5, 6], owner="a")
     assert sorted(len(Entry.read(path).ids) for path in entry_files(folder)) == [300, 302]
+
+
+def test_a_writer_has_a_fortieth_of_a_core_until_somebody_waits_for_it(weights, tmp_path, monkeypatch):
+    """Answers that were decoded meanwhile had 0.95 of their speed, on two cores."""
+    data, clock, rests = memoryview(bytes(3 * SLICE_BYTES - 5)), iter(range(6)), []
+    assert b"".join(slowly(data, rests.append, lambda: next(clock))) == data
+    assert rests == [RESTS] * 3
+    monkeypatch.setattr("specdec_cli.session.disk_cache.RESTS", 1e9)
+    cache = DiskCache(tmp_path, 10**9, pytest.fail)
+    assert cache.write("print", read_slot(weights)) and not entry_files(tmp_path)
+    cache.finish()
+    assert len(entry_files(tmp_path)) == 1
+
+
+def test_an_entry_is_left_out_while_another_process_writes_and_the_next_one_is_not(weights, tmp_path, monkeypatch):
+    monkeypatch.setattr("specdec_cli.session.disk_cache.WRITER_SECONDS", 0.0)
+    cache = DiskCache(tmp_path, 10**9, pytest.fail)
+    with locked(tmp_path):
+        assert cache.write("print", read_slot(weights))
+        cache.finish()
+    assert not entry_files(tmp_path)
+    assert cache.write("print", read_slot(weights))
+    cache.finish()
+    assert len(entry_files(tmp_path)) == 1
 
 
 def test_files_are_the_users_own(weights, tmp_path):

@@ -3,12 +3,11 @@
 import errno
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from specdec_cli.system.machine import awake, machine_state, temporary_folder, yield_to_others
+from specdec_cli.system.machine import awake, machine_state, temporary_folder
 
 BATTERY = "Now drawing from 'Battery Power'\n -InternalBattery-0 (id=4522083)\t81%; discharging; 5:12 remaining\n"
 MAINS = "Now drawing from 'AC Power'\n -InternalBattery-0 (id=4522083)\t100%; charged; 0:00 remaining\n"
@@ -112,11 +111,3 @@ def test_a_temporary_folder_is_read_only_full_or_nothing_runs_from_it(temporary,
     monkeypatch.setattr("os.ST_NOEXEC", 8, raising=False)
     monkeypatch.setattr("os.statvfs", lambda path: SimpleNamespace(f_flag=8))
     assert temporary(tmp_path) == "programs cannot run from there (noexec)"
-
-
-@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="Linux alone has a class for what is to wait")
-def test_a_thread_that_yields_leaves_the_others_as_they_are():
-    before = os.sched_getscheduler(0)
-    with ThreadPoolExecutor(1, initializer=yield_to_others) as threads:
-        assert threads.submit(os.sched_getscheduler, 0).result() == os.SCHED_IDLE != before
-    assert os.sched_getscheduler(0) == before
