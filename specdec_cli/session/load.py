@@ -130,6 +130,7 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     """The pair that fits, its models read; of one whose draft is a head, the target alone. Raises: NotAvailable."""
     files, group, clock = fit.files, wishes.group, wishes.clock
     pair, target, *drafts = files.spec.pair, *files.checkpoints
+    tokenizer = files.tokenizer  # who has none is refused before weights are read
     device.bound_memory()
     device.wire(0)
     read = parts_read(wishes.report, [part.weight_bytes for part in fit.footprints[: 1 + len(drafts)]])
@@ -148,7 +149,7 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     return LoadedPair(
         pair=pair,
         names=(target.name, drafts[0].name if drafts else None),
-        tokenizer=files.tokenizer,
+        tokenizer=tokenizer,
         first=Slot(loaded, draft),
         fit=fit,
         generation_config=target.generation_config,

@@ -124,8 +124,11 @@ def bare(tmp_path):
     return folder
 
 
-def test_a_folder_without_a_tokenizer_or_with_a_broken_one_is_refused_by_name(specdec, bare):
+def test_a_folder_without_a_tokenizer_or_with_a_broken_one_is_refused_by_name_before_weights_are_read(
+    specdec, bare, monkeypatch
+):
     """`run` ended in a StopIteration without a word. Other doors and damages are in the table of refusals."""
+    monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
     message = f"no tokenizer in {bare}: tokenizer.json is needed"
     assert specdec.refused("run", "-p", bare, "hi")[:2] == (3, message)
     (bare / "tokenizer.model").write_text("no protobuf")
