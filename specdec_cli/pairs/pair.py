@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, HEAD
@@ -21,7 +21,9 @@ from specdec_cli.core.request import (
     whole,
     within,
 )
-from specdec_cli.models.vocab import VocabVerdict
+
+if TYPE_CHECKING:  # a package that finds mlx its BLAS, which no help waits for
+    from specdec_cli.models.vocab import VocabVerdict
 
 DEMO = "demo"
 # What a pair may be called.
