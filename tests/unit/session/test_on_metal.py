@@ -212,7 +212,7 @@ def test_a_short_reply_measures_nothing_and_claims_nothing(monkeypatch):
 
 @pytest.mark.parametrize("measures_last", [False, True])
 def test_after_the_last_token_nothing_is_computed_unless_somebody_has_time_for_it(monkeypatch, measures_last):
-    """Scripts waited for five plain steps after each answer: 8 % of the time of 64 tokens."""
+    """Scripts waited for five plain steps after each answer."""
     fake, asked = FakeDevice().install_as(MEASURED.chip, monkeypatch), Request(max_tokens=96, k=4)
     events = driven(fake, MEASURED).reply("def f(", asked, raw=True, measures_last=measures_last)
     *_, last, end = ((event, fake.clock()) for event in events)
