@@ -31,7 +31,7 @@ SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 # Passes that the same jobs shared after which it is known what they cost; the first one copies caches.
 TRIED_PASSES = 3
 # Tokens out of passes with drafts, and of passes without, after which it is known for so many jobs which take less time
-# a token; and passes after which that is asked again.
+# a token; and passes after which that is asked again, twice as many whenever drafts took more.
 COMPARED_TOKENS, RENEWED_PASSES = 24, 128
 # Prompts that are read in one pass, and by how much the longest may exceed twice the shortest one.
 MOST_PROMPTS, MOST_PADDED = 8, 16
@@ -147,11 +147,12 @@ class Comparison:
     """Passes with drafts and without, of as many jobs: costs of a job alone foretell those of several badly."""
 
     def __init__(self) -> None:
-        self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
+        self._passes, self._seconds, self._tokens, self._renewed_passes = 0, [0.0, 0.0], [0, 0], RENEWED_PASSES
 
     def observe(self, drafted: bool, seconds: float, tokens: int) -> None:
         """A pass of so many seconds, drafts included."""
-        if self._passes == RENEWED_PASSES:
+        if self._passes >= self._renewed_passes:
+            self._renewed_passes = RENEWED_PASSES if self.won else 2 * self._renewed_passes
             self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
         self._passes += 1
         self._seconds[drafted] += seconds
@@ -160,9 +161,13 @@ class Comparison:
     @property
     def drafts(self) -> bool:
         """Whether the next pass may hold drafts: these are tried first."""
-        if min(self._tokens) < COMPARED_TOKENS:
-            return self._tokens[True] < COMPARED_TOKENS
-        return self._seconds[True] * self._tokens[False] <= self._seconds[False] * self._tokens[True]
+        return self._tokens[True] < COMPARED_TOKENS or self.won
+
+    @property
+    def won(self) -> bool:
+        """Whether passes with drafts are known to take less time a token."""
+        known = min(self._tokens) >= COMPARED_TOKENS
+        return known and self._seconds[True] * self._tokens[False] <= self._seconds[False] * self._tokens[True]
 
 
 class Sharing:
@@ -171,8 +176,8 @@ class Sharing:
     def __init__(self, pair: LoadedPair, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
         self._pair = pair
-        # The jobs that were to share last, seconds a token of each in the first passes that they did share, and whether
-        # these were cheaper.
+        # The jobs that were to share last, seconds a token of each in the first passes that tell what sharing takes, and
+        # whether it is cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None
@@ -240,14 +245,15 @@ class Sharing:
             self._drafting_seconds += seconds * (self._answered is DraftStep)
             return
         seconds, self._drafting_seconds = seconds + self._drafting_seconds, 0.0
-        emitted = sum(job.emitted for job in jobs)
+        emitted, drafted = sum(job.emitted for job in jobs), any(job.drafted for job in jobs)
         compared = self._compared.setdefault(len(jobs), Comparison())
-        compared.observe(any(job.drafted for job in jobs), seconds, emitted)
+        compared.observe(drafted, seconds, emitted)
         if self._batch is not None:
             self._batch.takes_drafts = self.proof.takes_drafts and compared.drafts
-        seconds *= len(jobs) / emitted  # in which each of them has a token
-        if len(self._seconds) < TRIED_PASSES and self._tried == frozenset(map(id, jobs)):
-            self._seconds.append(seconds)
+        # Drafts that are tried and lose are no reason to take turns.
+        tells = drafted == compared.won and self._tried == frozenset(map(id, jobs))
+        if tells and len(self._seconds) < TRIED_PASSES:
+            self._seconds.append(seconds * len(jobs) / emitted)  # in which each of them has a token
             if len(self._seconds) == TRIED_PASSES:
                 self._cheaper = self._is_cheaper(jobs, median(self._seconds))
 

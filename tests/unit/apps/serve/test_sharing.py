@@ -3,6 +3,7 @@
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -244,6 +245,37 @@ def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_pl
         sharing.observe(asked, 1.0)
     sharing.observe(asked[:2], 1.0)
     assert sharing._batch.takes_drafts
+
+
+def observe(sharing, asked, drafts, seconds):
+    """A pass with drafts, or without, that gives each a token."""
+    for one in asked:
+        one.drafted, one.emitted = drafts, 1
+    sharing.choose(asked, 1 << 60)
+    sharing.observe(asked, seconds)
+
+
+@pytest.mark.parametrize(("plain_seconds", "pays"), [(2.9, True), (3.1, False)])
+def test_drafts_that_are_tried_and_lose_are_no_reason_to_take_turns(three, plain_seconds, pays):
+    sharing, asked = three
+    while sharing._batch.takes_drafts:
+        observe(sharing, asked, True, 30.0)
+    for _ in range(running.TRIED_PASSES):
+        assert asked[0].member.shares
+        observe(sharing, asked, False, plain_seconds)
+    sharing.choose(asked, 1 << 60)
+    assert [job.member.shares for job in asked] == [pays] * 3
+
+
+def test_whenever_drafts_lose_they_are_tried_half_as_often(three):
+    sharing, asked = three
+    tried = []
+    for _ in range(8 * running.RENEWED_PASSES):
+        tried.append(sharing._batch.takes_drafts)
+        observe(sharing, asked, tried[-1], 2.0 if tried[-1] else 1.0)
+    begun = [at for at in range(len(tried)) if tried[at] and not (at and tried[at - 1])]
+    apart = [later - earlier for earlier, later in pairwise(begun)]
+    assert apart[1:] == [2 * running.RENEWED_PASSES, 4 * running.RENEWED_PASSES]
 
 
 def test_of_a_shared_pass_each_is_charged_its_part_beside_one_who_takes_turns():
