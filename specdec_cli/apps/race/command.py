@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,8 +25,10 @@ from specdec_cli.command.load import (
 )
 from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions
 from specdec_cli.command.prompt import read_prompt
-from specdec_cli.core.errors import SpecdecError
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Failure
+from specdec_cli.core.kinds import COUPLED, DEFAULT_RULE
+from specdec_cli.core.request import Request
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import warning_of_load
 
@@ -58,6 +61,7 @@ def race(
     behind it goes next, so who is ahead is ahead.
     """
     asked = AnswerSettings.read(answer, sampling)
+    same_text(asked.asked, sampling.temp or 0.0)  # refused before anything is loaded
     files = tuple(export or ())
     require_writable("--export", files, (".json", ".md", ".svg", ".html"))
     text = read_prompt(prompt, command="specdec race")
@@ -94,7 +98,7 @@ def run_race(
 
     request = asked.request(spec)
     rendered = partial(session.pair.chat_tokens, system=prompt.system, values=asked.template)
-    request = lanes.same_text(request, session.pair.effective(request)["temperature"])
+    request = same_text(request, session.pair.effective(request)["temperature"])
     ids = session.pair.text_tokens(prompt.text) if prompt.raw else rendered(prompt.text)
     introduce_demo(spec.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
@@ -114,6 +118,22 @@ def run_race(
     if doubt:
         notify(doubt, plain)
     return events
+
+
+def same_text(request: Request, temperature: float) -> Request:
+    """`request` such that what is drafted cannot change its text: above temperature 0 coupled, under a seed.
+
+    Raises: UsageError for another rule: under it every draft makes a text of its own.
+    """
+    if temperature == 0.0:
+        return request
+    if request.rule not in (DEFAULT_RULE, COUPLED.name):
+        raise UsageError(
+            f"--rule {request.rule} at temperature {temperature:g} gives each lane a text of its own",
+            "leave --rule out: a race uses coupled, one seed for both lanes; or --temp 0",
+        )
+    seed = secrets.randbits(31) if request.seed is None else request.seed
+    return replace(request, rule=COUPLED.name, seed=seed)
 
 
 def require_lossless(events: Sequence[RaceEvent]) -> None:

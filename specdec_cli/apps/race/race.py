@@ -8,7 +8,6 @@ a turn begins without the pass that an undisturbed reply would have queued ahead
 from __future__ import annotations
 
 import math
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,9 +24,8 @@ from specdec_cli.apps.race.events import (
     RaceState,
     measure_ratio,
 )
-from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Event, Finish, Prefill, Reading, RoundDone, Start
-from specdec_cli.core.kinds import COUPLED, DEFAULT_RULE, NONE
+from specdec_cli.core.kinds import NONE
 from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.measure.audit import compare, measure, rows_of
@@ -53,22 +51,6 @@ class RacePlan:
     def plain(self) -> Request:
         """The same request with nothing drafted."""
         return replace(self.request, k=0, drafter=NONE.name)
-
-
-def same_text(request: Request, temperature: float) -> Request:
-    """`request` such that what is drafted cannot change its text: above temperature 0 coupled, under a seed.
-
-    Raises: UsageError for another rule: under it every draft makes a text of its own.
-    """
-    if temperature == 0.0:
-        return request
-    if request.rule not in (DEFAULT_RULE, COUPLED.name):
-        raise UsageError(
-            f"--rule {request.rule} at temperature {temperature:g} gives each lane a text of its own",
-            "leave --rule out: a race uses coupled, one seed for both lanes; or --temp 0",
-        )
-    seed = secrets.randbits(31) if request.seed is None else request.seed
-    return replace(request, rule=COUPLED.name, seed=seed)
 
 
 class Lane:

@@ -176,8 +176,8 @@ class Sharing:
     def __init__(self, pair: LoadedPair, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
         self._pair = pair
-        # The jobs that were to share last, seconds a token of each in the first passes that tell what sharing takes, and
-        # whether it is cheaper.
+        # The jobs that were to share last, seconds a token of each in the first passes that tell what sharing takes,
+        # and whether it is cheaper.
         self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
         self._compared: dict[int, Comparison] = {}
         self._batch: Batch | None = None

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.racing import Clock, FakeReply, scripted
+from specdec_cli.apps.race.command import same_text
 from specdec_cli.apps.race.events import DRAFTED, PLAIN, LaneStep, RaceState, measure_ratio, race_dict, seconds_at
 from specdec_cli.apps.race.race import (
     TURN_SECONDS,
@@ -20,7 +21,6 @@ from specdec_cli.apps.race.race import (
     common_tokens,
     find_divergence,
     race,
-    same_text,
     turns,
 )
 from specdec_cli.core.errors import UsageError
