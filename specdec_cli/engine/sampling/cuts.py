@@ -2,18 +2,17 @@
 
 Law: each cut is a threshold on the logits, so tokens of equal logits are kept or dropped together; exact for every
 input, and nothing is read back. A row's result depends on that row alone, bit for bit.
-Letters: N rows, V vocabulary width, L levels: some logits of a row in ascending order, and how many tokens have each.
+Letters: N rows, V vocabulary width, L levels: logits of a row in ascending order, all of them or the k best.
 
-The work over V columns is a handful of kernels, because on a GPU each costs more to launch than to run. So thresholds
-are found on L levels instead of V tokens: with top-k on the k best values, without it on all 65,536 values that a
-16-bit logit can have. Only top-p of float32 logits (a model in float32, or penalties and bias) has no such levels.
+The work over V columns is a handful of kernels, because on a GPU each costs more to launch than to run. So with top-k,
+which most models ask for, thresholds are found on the k best values. Top-p without it sorts all V.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import mlx.core as mx
 
@@ -55,26 +54,17 @@ def cut_log_probs(logits: mx.array, cuts: Cuts) -> mx.array:
         best_values = _widen(best_values)
         masses = _masses_of_best(best_values, kept, cuts.temperature)
         return _above_threshold(logits, best_values, best_values[:, -1:], masses, cuts)
-    if cuts.top_p is not None and _has_levels(logits):
-        values, best = half_values(logits.dtype), mx.max(logits, axis=-1, keepdims=True)
-        masses = _masses(values, histogram(logits), best, cuts.temperature)
-        return _above_threshold(logits, values, best, masses, cuts)
     wide = _widen(logits)
     if cuts.top_p is None:
         return _all_but_floor(wide, mx.max(wide, axis=-1, keepdims=True), cuts)
-    values, each = mx.sort(wide, axis=-1), mx.array(1, mx.int32)
+    values = mx.sort(wide, axis=-1)
     best = values[:, -1:]
-    return _above_threshold(wide, values, best, _masses(values, each, best, cuts.temperature), cuts)
+    return _above_threshold(wide, values, best, _masses(values, best, cuts.temperature), cuts)
 
 
 def _widen(logits: mx.array) -> mx.array:
     """In float32 where each kernel that takes `logits` would convert them; fused ones do it as they read."""
     return logits if device.fuses() else logits.astype(mx.float32)
-
-
-def _has_levels(logits: mx.array) -> bool:
-    """Whether the histogram of `logits` [N, V] pays: fewer kernels at any V, less arithmetic from 65,536 tokens on."""
-    return logits.dtype.size == 2 and (device.fuses() or logits.shape[-1] >= HALF_VALUES)
 
 
 def _all_but_floor(logits: mx.array, best: mx.array, cuts: Cuts) -> mx.array:
@@ -87,7 +77,7 @@ def _all_but_floor(logits: mx.array, best: mx.array, cuts: Cuts) -> mx.array:
 
 
 def _above_threshold(logits: mx.array, values: mx.array, best: mx.array, masses: mx.array, cuts: Cuts) -> mx.array:
-    """The law of the levels `values` [N or 1, L] of `masses` [N, L], cut by top-p and min-p, over the tokens [N, V]."""
+    """The law of the levels `values` [N, L] of `masses` [N, L], cut by top-p and min-p, over the tokens [N, V]."""
     threshold = values[:, :1]
     if cuts.top_p is not None:
         threshold = _least(_nucleus(values, mx.cumsum(masses, axis=-1), cuts.top_p))
@@ -135,20 +125,17 @@ def _law(logits: mx.array, best: mx.array, temperature: mx.array, threshold: mx.
     return mx.where(kept, _scores(logits, best, temperature) - mx.log(mass), -math.inf)
 
 
-def _mass(values: mx.array, counts: mx.array, best: mx.array, temperature: mx.array) -> mx.array:
-    # A value that no token has may be above the best, where 0 times infinity is NaN.
-    return mx.where(counts > 0, counts * mx.exp(_scores(values, best, temperature)), 0.0)
-
-
-_masses = fused(_mass)
+@fused
+def _masses(values: mx.array, best: mx.array, temperature: mx.array) -> mx.array:
+    return mx.exp(_scores(values, best, temperature))
 
 
 @fused
 def _masses_of_best(values: mx.array, kept: mx.array, temperature: mx.array) -> mx.array:
     """Of the k best `values` [N, k]; `kept` [N, 1] tokens are among them or tie with the last: it counts for those."""
     k = values.shape[-1]
-    last = mx.array([True] + [False] * (k - 1))
-    return _mass(values, mx.where(last, kept - (k - 1), 1), values[:, -1:], temperature)
+    counts = mx.where(mx.array([True] + [False] * (k - 1)), kept - (k - 1), 1)
+    return counts * mx.exp(_scores(values, values[:, -1:], temperature))
 
 
 @fused
@@ -174,39 +161,6 @@ def _from(values: mx.array, best: mx.array, temperature: mx.array, floor: mx.arr
 @fused
 def _masses_from(values: mx.array, masses: mx.array, threshold: mx.array) -> mx.array:
     return mx.where(values.astype(mx.float32) >= threshold, masses, 0.0)
-
-
-HALF_VALUES = 2**16  # that a 16-bit float can have
-
-
-def histogram(logits: mx.array) -> mx.array:
-    """How many of a row's 16-bit `logits` [N, V] have each of the values [N, 65,536]. Exact: integers are added."""
-    n = logits.shape[0]
-    nothing = mx.broadcast_to(mx.array(0, mx.int32), (n * HALF_VALUES,))
-    counts: mx.array = nothing.at[_places(logits).reshape(-1)].add(1).reshape(n, HALF_VALUES)
-    return counts
-
-
-@fused
-def _places(logits: mx.array) -> mx.array:
-    """The places [N, V] of 16-bit `logits` in N rows of 65,536 values in ascending order; -0.0 has that of 0.0."""
-    raw = logits.view(mx.uint16)
-    raw = mx.where(raw == 2**15, 0, raw)
-    # Negative floats count downwards: all their bits flip, of the others only the sign.
-    place = raw ^ ((raw >> 15) * (2**15 - 1) + 2**15)
-    rows = mx.array([[row * HALF_VALUES] for row in range(logits.shape[0])], mx.uint32)
-    return place.astype(mx.uint32) + rows
-
-
-@cache
-def half_values(dtype: mx.Dtype) -> mx.array:
-    """All values [1, 65,536] of a 16-bit float in ascending order, as float32; those that are no number as ±inf."""
-    places = mx.arange(HALF_VALUES)
-    raw = mx.where(places < 2**15, HALF_VALUES - 1 - places, places - 2**15)
-    values = raw.astype(mx.uint16).view(dtype).astype(mx.float32)
-    values = mx.where(mx.isnan(values), mx.where(places < 2**15, -math.inf, math.inf), values)[None]
-    mx.eval(values)  # a constant, usable in every thread
-    return values
 
 
 GROUP = 64  # columns searched as one; divides the width of nearly every published vocabulary
