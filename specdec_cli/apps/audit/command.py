@@ -13,7 +13,7 @@ import typer
 from specdec_cli.command.command import grouped
 from specdec_cli.command.load import load_session, specify
 from specdec_cli.command.machines import take_part
-from specdec_cli.command.options import HostOptions, ModelOptions
+from specdec_cli.command.options import ModelOptions
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import effective, parse_k
 from specdec_cli.system.machine import awake
@@ -26,7 +26,7 @@ app = typer.Typer()
 def audit(
     *,
     models: ModelOptions,
-    machines: HostOptions,
+    hosts: str | None = None,
     k: str | None = None,
     max_tokens: int = 64,
     temp: float = 0.8,
@@ -41,7 +41,7 @@ def audit(
     Every answer is compared with mlx-lm's own. Then the same texts are read in passes of several rows, to measure what
     rounding can do to near-ties here.
     """
-    take_part(machines, models.kv_bits)
+    take_part(hosts, models.kv_bits)
     from specdec_cli.apps.audit import screen
     from specdec_cli.measure.prompts import bundled, from_file
     from specdec_cli.terminal.display import print_json

@@ -12,7 +12,6 @@ import typer
 
 from specdec_cli.command.command import grouped
 from specdec_cli.command.machines import take_part
-from specdec_cli.command.options import HostOptions
 from specdec_cli.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def doctor(
     *,
     selftest: bool = False,
     json: bool = False,
-    machines: HostOptions,
+    hosts: str | None = None,
 ) -> None:
     """What works on this machine, and what specdec keeps here."""
     if json and not selftest:
@@ -35,7 +34,7 @@ def doctor(
     if selftest:
         _selftest(json)
         return
-    take_part(machines)
+    take_part(hosts)
     from specdec_cli.apps.doctor.findings import diagnose, diagnose_group, kept_here
     from specdec_cli.engine.group import joined
     from specdec_cli.terminal.display import print_columns
