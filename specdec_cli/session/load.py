@@ -101,7 +101,7 @@ def load_spec(spec: PairSpec, wishes: Wishes) -> LoadedPair:
     if group is None:
         return load_files(find(spec, wishes.tell), wishes)
     with group.doing(["load", asdict(spec), asdict(wishes.request or Request()), wishes.reserve_tokens]):
-        files = group.all(lambda: find(spec, wishes.tell))
+        files = group.all(lambda: find(spec, wishes.tell)).shared_by(group)
         found = fingerprints(files)
         group.all(lambda: group.require_same(found, SAME_FILES))
         loaded = group.all(lambda: load_files(files, wishes))
@@ -112,9 +112,9 @@ def load_spec(spec: PairSpec, wishes: Wishes) -> LoadedPair:
 
 def load_files(files: PairFiles, wishes: Wishes) -> LoadedPair:
     """The pair in `files`: its kernels are compiled while it opens, and its head is proved. Raises: as `load_spec`."""
-    request, tell, machines = wishes.request or Request(), wishes.tell, wishes.group.size if wishes.group else 1
+    request, tell = wishes.request or Request(), wishes.tell
     with warming(files, request, tell):
-        fit = Fit.of(files, wishes.kv_bits, machines).require(wishes.reserve_tokens, tell)
+        fit = Fit.of(files, wishes.kv_bits).require(wishes.reserve_tokens, tell)
         loaded = open_pair(fit, wishes)
     if isinstance(fit.files.draft, DraftHead):
         loaded = prove(loaded, fit.files.draft, tell, wishes.report)
@@ -134,11 +134,11 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     device.bound_memory()
     device.wire(0)
     read = parts_read(wishes.report, [part.weight_bytes for part in fit.footprints[: 1 + len(drafts)]])
-    loaded = load_weights(target, fit.kv_bits, group, next(read))
+    loaded = load_weights(target, fit.kv_bits, next(read))
     kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs, power())
-    threads = fit_threads(loaded, kept, alone=group is None)
+    threads = fit_threads(loaded, kept, alone=target.group is None)
     began = clock()
-    draft = as_draft(files, load_weights(drafts[0], fit.kv_bits, None, next(read)), loaded) if drafts else None
+    draft = as_draft(files, load_weights(drafts[0], fit.kv_bits, next(read)), loaded) if drafts else None
     reload_seconds = clock() - began if drafts else 0.0  # a head is never released, so nothing reads it again
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)

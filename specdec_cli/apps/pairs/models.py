@@ -11,6 +11,7 @@ from specdec_cli.command.command import ask, require_answer, say
 from specdec_cli.command.machines import machine_bytes
 from specdec_cli.command.options import NameOptions, PairOptions
 from specdec_cli.core.format import size
+from specdec_cli.engine.group import Share
 from specdec_cli.pairs import catalog, choose, files, tuned
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.fit import Fit
@@ -38,7 +39,9 @@ def check(
         raise problem
     others = machine_bytes(hosts, kv_bits)
     found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
-    verdict = judge(Fit.of(found, kv_bits, 1 + len(others)), max_context, others)
+    if others:
+        found = found.shared_by(Share(1 + len(others)))
+    verdict = judge(Fit.of(found, kv_bits), max_context, others)
     if spec.reason:
         say(spec.reason)
     if json:
