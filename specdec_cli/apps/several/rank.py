@@ -1,6 +1,6 @@
 """A further rank: it does what rank 0 does, in the same order, prints nothing and writes no file.
 
-Started by `launch`, its input begins with a line of variables, then wakes it; its output is lines of JSON: the facts of
+Started by `launch`, its input begins with a line of JSON, then wakes it; its output is lines of JSON: the facts of
 its machine, and the error that ended it.
 """
 
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 
-from specdec_cli.apps.several.launch import write_files
+from specdec_cli.apps.several.launch import ring_file
 from specdec_cli.core.errors import SpecdecError, reason
 from specdec_cli.core.request import Request
 from specdec_cli.system.link import DESCRIPTOR
@@ -81,9 +81,8 @@ def main() -> None:
     with suppress(OSError):
         os.chdir(header["folder"])
     try:
-        with write_files(header["files"]) as paths:
-            own = {"MLX_RANK": str(header["rank"]), DESCRIPTOR: "0"}
-            os.environ.update(paths | own)
+        with ring_file(header["ring"]) as path:
+            os.environ.update(path | {"MLX_RANK": str(header["rank"]), DESCRIPTOR: "0"})
             from specdec_cli.engine.device import usable_bytes
             from specdec_cli.engine.group import joined
 
