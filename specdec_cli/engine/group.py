@@ -15,6 +15,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cache
 from math import gcd
 from time import perf_counter, sleep
@@ -182,7 +183,7 @@ class Group:
 
     @contextmanager
     def doing(self, job: Any) -> Iterator[None]:
-        """Rank 0 does `job` inside, and the others the same; what is done within it is a part of it.
+        """Rank 0 does `job`, a dataclass, inside, and the others the same; what is done within it is a part of it.
 
         Raises: SpecdecError once the device failed in one, or a person broke it off.
         """
@@ -193,7 +194,7 @@ class Group:
             raise SpecdecError("the machines are out of step after an interruption", "end this, and start again")
         if self._link:
             self._link.wake()
-        self.share(json.dumps(job))
+        self.share(json.dumps(asdict(job)))
         self._leads = self._broken = True
         try:
             yield
@@ -272,8 +273,8 @@ class Ranks:
         self._left = True
 
     def cancelled(self) -> bool:
-        """Whether the reply is to end, as of the last plan; before the first one, as this rank was asked."""
-        return self._asked() if self._stops is None else self._stops
+        """Whether the reply is to end, as of the last plan; before the first one, by a message of its own."""
+        return self.agrees(self._asked()) if self._stops is None else self._stops
 
     def _asked(self) -> bool:
         return self._left or self._cancelled()

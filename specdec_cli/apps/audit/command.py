@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -58,12 +57,11 @@ def audit(
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
     session = load_session(spec, models, reserve_tokens=3 * longest, shown=not json, remember_costs=False)
     from specdec_cli.measure.audit import AuditPlan, run_audit
+    from specdec_cli.session.several import auditing
 
     plan = AuditPlan(samples, ks or (spec.pair.expected_k,), spec.drafter, max_tokens, *asked)
-    with awake(), StatusLine(sys.stderr, "auditing", shown=not json) as line:
-        group = session.pair.group
-        with group.doing(["audit", asdict(plan)]) if group else nullcontext():
-            result = run_audit(session, plan, line.count)
+    with awake(), StatusLine(sys.stderr, "auditing", shown=not json) as line, auditing(session, asdict(plan)):
+        result = run_audit(session, plan, line.count)
     if json:
         print_json(sys.stdout, result.to_dict())
     else:
