@@ -22,7 +22,7 @@ from specdec_cli.command.command import choose, notify
 from specdec_cli.command.config import TYPES, read_settings, use_config
 from specdec_cli.command.habits import translate
 from specdec_cli.command.help import prepare
-from specdec_cli.command.machines import on_one_machine
+from specdec_cli.command.machines import on_one_machine, require_shareable
 from specdec_cli.command.process import as_user_error, drop_unwritten, prepare_streams
 from specdec_cli.command.table import PREFIX, moved, require_values, row_of, variables
 from specdec_cli.core.errors import NoPair, SpecdecError, UsageError
@@ -90,15 +90,12 @@ def root(
     show: Annotated[bool, row_of("", "show").parameter(callback=version, is_eager=True)] = False,
 ) -> None:
     """Carries --version, and gives the config to all commands but those that help to mend it."""
-    if "MLX_RANK" in os.environ and context.invoked_subcommand in ON_ONE_MACHINE:
-        raise on_one_machine(context.invoked_subcommand, "MLX_RANK", ["MLX_RANK", os.environ["MLX_RANK"]])
+    require_shareable(context.invoked_subcommand)
     if context.invoked_subcommand not in ("config", "help"):
         with suppress(UsageError) if {"-h", "--help"} & set(sys.argv) else nullcontext():
             use_config(context)
 
 
-# What a launcher of several ranks starts in vain.
-ON_ONE_MACHINE = ("bench", "serve", "race", "tune")
 # With --json these write events, of which the last one is an error that ended them.
 STREAMS = ("run", "race")
 

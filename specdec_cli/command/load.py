@@ -138,9 +138,9 @@ def load_session(
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
     with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as line:
-        from specdec_cli.engine.group import joined
         from specdec_cli.session.cost_file import cost_file
-        from specdec_cli.session.load import Wishes, load_spec
+        from specdec_cli.session.load import Wishes
+        from specdec_cli.session.several import open_spec
 
         wishes = Wishes(
             None if models.force else reserve_tokens,
@@ -149,9 +149,8 @@ def load_session(
             cost_file() if remember_costs else None,
             line.tell,
             line.say,
-            group=joined(),
         )
-        return load_spec(spec, wishes).session()
+        return open_spec(spec, wishes).session()
 
 
 def without_reason(spec: PairSpec) -> PairSpec:

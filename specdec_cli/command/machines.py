@@ -10,24 +10,29 @@ from typing import Any
 
 import typer
 
-from specdec_cli.command.options import HostOptions
 from specdec_cli.core.errors import Refused, UsageError
 
+# What `mlx.launch` and `--hosts` set in the environment of each rank.
+RANK = "MLX_RANK"
+# What a launcher of several ranks starts in vain.
+ON_ONE_MACHINE = ("bench", "serve", "race", "tune")
 
-def take_part(machines: HostOptions, kv_bits: int | None = None) -> None:
-    """Returns in the process that goes on with the command: the only one, or rank 0. The others end here.
+
+def take_part(hosts: str | None, kv_bits: int | None = None) -> bool:
+    """Returns in the process that goes on with the command: False in the only one, True in rank 0. Others end here.
 
     Raises: UsageError, Refused, SpecdecError where a rank does not start or is lost.
     """
-    rank = os.environ.get("MLX_RANK")
-    if rank is None and machines.hosts is None:
-        return
+    rank = os.environ.get(RANK)
+    if rank is None and hosts is None:
+        return False
     _require_whole_caches(kv_bits)
     if rank is None:
-        raise typer.Exit(several("launch").start(machines.hosts, sys.argv[1:]))
+        raise typer.Exit(several("launch").start(hosts, sys.argv[1:]))
     if rank != "0":
         several("rank").work()
         raise typer.Exit
+    return True
 
 
 def several(module: str) -> Any:
@@ -45,16 +50,22 @@ def _require_whole_caches(kv_bits: int | None) -> None:
         raise Refused(f"--kv-bits {kv_bits} and several machines were asked for", "leave one of them out")
 
 
-def machine_bytes(machines: HostOptions, kv_bits: int | None) -> list[tuple[str, int]]:
+def machine_bytes(hosts: str | None, kv_bits: int | None) -> list[tuple[str, int]]:
     """The further machines, and the bytes that models may take on each; none where none are named.
 
     Raises: UsageError, Refused, SpecdecError for one that does not answer.
     """
-    if machines.hosts is None:
+    if hosts is None:
         return []
     _require_whole_caches(kv_bits)
-    found: list[tuple[str, int]] = several("launch").usable_bytes(machines.hosts)
+    found: list[tuple[str, int]] = several("launch").usable_bytes(hosts)
     return found
+
+
+def require_shareable(command: str | None) -> None:
+    """Raises: UsageError where a launcher started this process as a rank, for a command that runs on one machine."""
+    if RANK in os.environ and command in ON_ONE_MACHINE:
+        raise on_one_machine(command, RANK, [RANK, os.environ[RANK]])
 
 
 def on_one_machine(command: str, option: str, arguments: Sequence[str]) -> UsageError:

@@ -82,13 +82,6 @@ class ContenderOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class HostOptions:
-    """The machines that share the target, if there are several."""
-
-    hosts: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class AnswerOptions:
     """How far an answer is drafted, where it ends, and what is said before it."""
 

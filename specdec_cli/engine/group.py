@@ -15,10 +15,11 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cache
 from math import gcd
 from time import perf_counter, sleep
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from zlib import crc32
 
 import mlx.core as mx
@@ -28,6 +29,7 @@ from specdec_cli.core.errors import Refused, SpecdecError, reason, untrusted
 from specdec_cli.core.kinds import DRAFTERS, FORCED, PREDICTED
 from specdec_cli.engine import device
 from specdec_cli.engine.planning.policy import Plan, Situation, plan
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.system.link import TOLD_SECONDS, Link, link
 from specdec_cli.version import __version__
 
@@ -42,13 +44,18 @@ DIGESTS = 1 << 20
 MARK = 0x5EEDED
 
 
-def shard(network: nn.Module, name: str, ranks: Any) -> nn.Module:
-    """`network`, of which only the share of this rank of `ranks` is left: by mlx-lm's own `shard`. Lazy.
+def shard(network: nn.Module, checkpoint: Checkpoint) -> nn.Module:
+    """`network`; in a group only the share of this rank is left of it, by mlx-lm's own `shard`. Lazy.
 
-    `ranks` has `size()` and `rank()`. Raises: Refused for an architecture without it, and for heads that do not divide,
-    which mlx-lm does not check.
+    Raises: Refused for an adapter, for an architecture without `shard`, and for heads that do not divide, which mlx-lm
+    does not check.
     """
+    if checkpoint.group is None:
+        return network
+    ranks, name = checkpoint.group.ranks, checkpoint.name
     size = ranks.size()
+    if checkpoint.adapter:
+        raise Refused(f"adapter {checkpoint.adapter} and {size} machines were asked for", "fuse it: mlx_lm.fuse")
     if not hasattr(network, "shard"):
         raise Refused(f"{name}: mlx-lm has no tensor parallelism for it, and {size} machines were named", ELSEWHERE)
     layers = [vars(module) for _, module in network.named_modules()]
@@ -72,10 +79,14 @@ class NotWanted(SpecdecError):
 
 
 class Share:
-    """Stands for a group where only shapes are asked for: rank 0 of `size`."""
+    """Stands for a group, and for its ranks, where only shapes are asked for: rank 0 of `size`."""
 
     def __init__(self, size: int) -> None:
         self._size = size
+
+    @property
+    def ranks(self) -> Self:
+        return self
 
     def size(self) -> int:
         return self._size
@@ -172,7 +183,7 @@ class Group:
 
     @contextmanager
     def doing(self, job: Any) -> Iterator[None]:
-        """Rank 0 does `job` inside, and the others the same; what is done within it is a part of it.
+        """Rank 0 does `job`, a dataclass, inside, and the others the same; what is done within it is a part of it.
 
         Raises: SpecdecError once the device failed in one, or a person broke it off.
         """
@@ -183,7 +194,7 @@ class Group:
             raise SpecdecError("the machines are out of step after an interruption", "end this, and start again")
         if self._link:
             self._link.wake()
-        self.share(json.dumps(job))
+        self.share(json.dumps(asdict(job)))
         self._leads = self._broken = True
         try:
             yield
@@ -262,8 +273,8 @@ class Ranks:
         self._left = True
 
     def cancelled(self) -> bool:
-        """Whether the reply is to end, as of the last plan; before the first one, as this rank was asked."""
-        return self._asked() if self._stops is None else self._stops
+        """Whether the reply is to end, as of the last plan; before the first one, by a message of its own."""
+        return self.agrees(self._asked()) if self._stops is None else self._stops
 
     def _asked(self) -> bool:
         return self._left or self._cancelled()

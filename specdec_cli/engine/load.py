@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from specdec_cli.core.errors import NotAvailable, Refused, reason, untrusted
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
-from specdec_cli.engine.group import Group, Share, shard
+from specdec_cli.engine.group import shard
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.models.checkpoint import Checkpoint
 
@@ -39,20 +39,13 @@ def unverifiable(checkpoint: Checkpoint) -> Refused | None:
     return None
 
 
-def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None, machines: int = 1) -> CachedModel:
+def empty_model(checkpoint: Checkpoint, kv_bits: int | None = None) -> CachedModel:
     """The architecture ready to run, without weights of its own: for its shapes, its caches and its refusals.
 
-    Of several `machines`, the share of one.
     Raises: NotAvailable if the installed mlx-lm has no such architecture or none for this device, Refused for caches
-    that cannot be rolled back or quantized.
+    that cannot be rolled back or quantized, and for a network that cannot be shared.
     """
-    network = blank_network(checkpoint)
-    if machines > 1:
-        if checkpoint.adapter:
-            raise Refused(
-                f"adapter {checkpoint.adapter} and {machines} machines were asked for", "fuse it: mlx_lm.fuse"
-            )
-        network = shard(network, checkpoint.name, Share(machines))
+    network = shard(blank_network(checkpoint), checkpoint)
     with untrusted(
         lambda reason: NotAvailable(
             f"{checkpoint.name} ({checkpoint.model_type}) does not run on this device: {reason}",
@@ -80,37 +73,32 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
 def load(
     checkpoint: Checkpoint,
     kv_bits: int | None = None,
-    group: Group | None = None,
     on_share: Callable[[float], None] = lambda share: None,
 ) -> CachedModel:
-    """The checkpoint's network, evaluated, with empty caches; in a `group` the share of this rank.
-
-    `on_share` hears which share of it was read.
+    """The checkpoint's network, evaluated, with empty caches. `on_share` hears which share of it was read.
 
     Raises: NotAvailable for an unsupported type or damaged weights; Refused for caches that cannot be quantized;
     DoesNotFit where the device has no memory for the weights.
     """
     loaded = CachedModel(
-        load_network(checkpoint, group, on_share),
+        load_network(checkpoint, on_share),
         checkpoint.name,
         checkpoint.context_limit,
         kv_bits,
-        lambda: _lazy_network(checkpoint, group).parameters(),
+        lambda: _lazy_network(checkpoint).parameters(),
         checkpoint.recent,
     )
-    if group is not None:
-        loaded.network.agreed = group.agreed
+    if checkpoint.group is not None:
+        loaded.network.agreed = checkpoint.group.agreed
     return loaded
 
 
-def load_network(
-    checkpoint: Checkpoint, group: Group | None = None, on_share: Callable[[float], None] = lambda share: None
-) -> nn.Module:
+def load_network(checkpoint: Checkpoint, on_share: Callable[[float], None] = lambda share: None) -> nn.Module:
     """The network with its weights in memory; `on_share` hears which share of them is.
 
     A configuration that declares float32 is computed in float32, also where the weights are stored in 16 bits.
     """
-    network = _lazy_network(checkpoint, group)
+    network = _lazy_network(checkpoint)
     try:
         device.read_weights(network, on_share)
     except RuntimeError as error:
@@ -118,7 +106,7 @@ def load_network(
     return network
 
 
-def _lazy_network(checkpoint: Checkpoint, group: Group | None = None) -> nn.Module:
+def _lazy_network(checkpoint: Checkpoint) -> nn.Module:
     """The network, whose weights are read from disk when they are first needed."""
     for path in checkpoint.weights:
         try:
@@ -135,8 +123,7 @@ def _lazy_network(checkpoint: Checkpoint, group: Group | None = None) -> nn.Modu
             network = load_adapters(network, str(checkpoint.adapter))
     if checkpoint.config.get("dtype", checkpoint.config.get("torch_dtype")) == "float32":
         network.set_dtype(mx.float32)
-    network = _fused(network)
-    return network if group is None else shard(network, checkpoint.name, group.ranks)
+    return shard(_fused(network), checkpoint)
 
 
 def _fused(network: nn.Module) -> nn.Module:

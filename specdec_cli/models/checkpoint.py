@@ -53,7 +53,7 @@ class Checkpoint:
     """A folder with a readable configuration and all its weight files; `name` is what the user called it.
 
     `recent`: as a draft it reads at most so many of the last tokens of a context; None: all of it (`as_draft`).
-    `adapter` is a folder of mlx-lm's.
+    `adapter` is a folder of mlx-lm's. Of a `group` of machines (`engine.group`) each computes its share of the network.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Checkpoint:
     weights: tuple[Path, ...]
     recent: int | None = None
     adapter: Path | None = None
+    group: Any = None
 
     @property
     def model_type(self) -> str:

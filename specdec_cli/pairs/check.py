@@ -51,7 +51,7 @@ def judge(fit: Fit, context_tokens: int | None, others: Sequence[tuple[str, int]
         if not verdict.obstacles:
             return replace(verdict, warnings=(*verdict.warnings, f"no head drafts: {obstacles[0].message}"))
     pair, head = files.pair, files.head
-    networks = [empty_model(checkpoint, fit.kv_bits) for checkpoint in files.checkpoints]
+    networks = [empty_model(replace(one, group=None), fit.kv_bits) for one in files.checkpoints]
     sides = [Side.of(one, network) for one, network in zip(files.models, networks, strict=True)]
     draft = sides[1] if len(sides) == 2 else None
     shipped = pair.target.startswith(hub.SHIPPED)  # a demo has the size that a package has

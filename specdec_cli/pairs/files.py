@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from specdec_cli import hub
 from specdec_cli.core import jsonfile
@@ -124,6 +124,10 @@ class PairFiles:
     def without_unasked_head(self) -> PairFiles | None:
         """The pair without a head that nobody asked for; None where there is no such head."""
         return replace(self, draft=None) if isinstance(self.draft, DraftHead) and not self.draft.asked else None
+
+    def shared_by(self, group: Any) -> PairFiles:
+        """The pair with a target of which each machine of `group` computes its share."""
+        return replace(self, target=replace(self.target, checkpoint=replace(self.target.checkpoint, group=group)))
 
     @property
     def snapshots(self) -> list[hub.HubSnapshot]:

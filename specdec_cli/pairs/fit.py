@@ -64,7 +64,7 @@ class Fit:
 
     `sizes` are theirs at any length, `context` is what they were made for. `beside` are the lengths of further
     conversations; each keeps so many `snapshots`. What `servers` hold is not among the `usable_bytes`.
-    With `kv_bits` the caches are quantized; of several `machines` it is one's, with a share of the target.
+    With `kv_bits` the caches are quantized. Where machines share the target, it is one's.
     """
 
     files: PairFiles
@@ -74,25 +74,25 @@ class Fit:
     tokens: int = 0
     context: ContextLimit = field(default_factory=ContextLimit)
     kv_bits: int | None = None
-    machines: int = 1
     beside: tuple[int, ...] = ()
     snapshots: int = KEPT_SNAPSHOTS
 
     @classmethod
-    def of(cls, files: PairFiles, kv_bits: int | None = None, machines: int = 1) -> Fit:
+    def of(cls, files: PairFiles, kv_bits: int | None = None) -> Fit:
         """Of the pair on this machine.
 
         Raises: NotAvailable for an architecture that is unknown, Refused for caches that cannot be quantized to
         `kv_bits`, and for a target that cannot be shared.
         """
         checkpoints, head = files.checkpoints, files.head
-        models = [empty_model(one, kv_bits, n) for one, n in zip(checkpoints, (machines, 1), strict=False)]
+        models = [empty_model(one, kv_bits) for one in checkpoints]
 
         @cache  # what is refused is refused before the weights' headers are read
         def weights() -> list[int]:
             found = [one.weight_bytes for one in files.models]
-            if machines > 1:  # embeddings and norms are on each of them
-                found[0] = found[0] * models[0].weight_bytes // empty_model(checkpoints[0]).weight_bytes
+            if checkpoints[0].group:  # embeddings and norms are on each of its machines
+                whole = empty_model(replace(checkpoints[0], group=None))
+                found[0] = found[0] * models[0].weight_bytes // whole.weight_bytes
             return found
 
         @lru_cache(REMEMBERED)
@@ -104,7 +104,7 @@ class Fit:
             return tuple(found)
 
         context = replace(files.context, positions=models[0].network.positions)
-        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits, machines)
+        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits)
 
     def at(self, tokens: int = 0, *beside: int) -> Fit:
         """The same with caches of so many tokens, which may be more than the models were made for.
@@ -142,7 +142,7 @@ class Fit:
     def without_unasked_head(self) -> Fit | None:
         """That of the pair without a head that nobody asked for; None where there is no such head."""
         alone = self.files.without_unasked_head
-        return Fit.of(alone, self.kv_bits, self.machines) if alone else None
+        return Fit.of(alone, self.kv_bits) if alone else None
 
     def refusals(self) -> Iterator[SpecdecError]:
         """What keeps the pair from drafting, but for the memory. Raises: NotAvailable for an unreadable tokenizer."""
@@ -217,7 +217,7 @@ class Fit:
     def quantized(self) -> Fit | None:
         """The same with quantized caches; None where they are, or cannot be."""
         with suppress(Refused):
-            if self.kv_bits is None and self.machines == 1:
+            if self.kv_bits is None and self.files.target.checkpoint.group is None:
                 return Fit.of(self.files, HINTED_BITS).at(self.tokens)
         return None
 

@@ -25,7 +25,6 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning import chips
 from specdec_cli.engine.planning.costs import PREFILL_TOKENS, Costs
 from specdec_cli.engine.planning.history import History
-from specdec_cli.engine.planning.policy import Planner, plan
 from specdec_cli.engine.planning.rates import LookupAcceptance
 from specdec_cli.engine.sampling.acceptance import AcceptanceRule
 from specdec_cli.engine.sampling.sampler import TokenMask
@@ -68,7 +67,6 @@ class DraftController:
         max_tokens: int,
         predicted: Sequence[int] = (),
         constraint: TokenMask | None = None,
-        planner: Planner = plan,
     ) -> Drafters:
         """For one reply to `prompt`, whose first tokens are `predicted`, inside `constraint` if there is one."""
         draft = self.draft if kind.by_network else None
@@ -77,7 +75,7 @@ class DraftController:
         text = SuffixAutomaton(prompt, predicted) if kind.looks_up else None
         lookup = LookupDrafter(text, self._lookups) if text is not None else None
         history = self._history(kind, draft, prompt, max_tokens, k == "auto") if k == "auto" or draft else None
-        return Drafters(drafter, k, lookup, constraint, history, planner)
+        return Drafters(drafter, k, lookup, constraint, history)
 
     def prompt_was_read(self, tokens: int, seconds: float) -> None:
         """The target took `seconds` for `tokens` of the prompt: an estimate for the draft, until that is measured.

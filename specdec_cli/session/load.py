@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -17,7 +17,6 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, NONE
 from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.core.request import KV_BITS, DraftContext, Request, one_of, require_valid, whole, within
 from specdec_cli.engine import device
-from specdec_cli.engine.group import Group
 from specdec_cli.engine.load import load as load_weights
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
@@ -38,7 +37,6 @@ from specdec_cli.system import blas
 
 # Rows of a pass that a usual draft of three tokens asks for.
 ROUND_ROWS = 4
-SAME_FILES = "give both the same files: copy the folder, or pull the same commit on both"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +45,7 @@ class Wishes:
 
     `kv_bits` quantizes the KV caches of both. With `reserve_tokens` it is refused if it does not fit with caches that
     long. The kernels of `request`, or of one by the target's defaults, are compiled beside the reading. `costs`
-    remembers costs from run to run. `tell` hears of a head that does not draft, `report` how far the loading is. The
-    ranks of a `group` share the target, and each has the draft; their files must be the same.
+    remembers costs from run to run. `tell` hears of a head that does not draft, `report` how far the loading is.
     """
 
     reserve_tokens: int | None = None
@@ -58,7 +55,6 @@ class Wishes:
     tell: Notify = unheard
     report: OnStep = unseen
     clock: Clock = time.perf_counter
-    group: Group | None = None
 
     def __post_init__(self) -> None:
         """Raises: UsageError."""
@@ -97,24 +93,14 @@ def load(
 
 def load_spec(spec: PairSpec, wishes: Wishes) -> LoadedPair:
     """The pair that was chosen. Raises: NotAvailable, Refused, DoesNotFit."""
-    group = wishes.group
-    if group is None:
-        return load_files(find(spec, wishes.tell), wishes)
-    with group.doing(["load", asdict(spec), asdict(wishes.request or Request()), wishes.reserve_tokens]):
-        files = group.all(lambda: find(spec, wishes.tell))
-        found = fingerprints(files)
-        group.all(lambda: group.require_same(found, SAME_FILES))
-        loaded = group.all(lambda: load_files(files, wishes))
-        kind = {"the kind of draft": loaded.draft_kind or "none"}  # a head may have been left out on one of them
-        group.all(lambda: group.require_same(kind, "decode without it: --drafter none"))
-        return replace(loaded, machine_bytes=group.gather(loaded.first.weight_bytes))
+    return load_files(find(spec, wishes.tell), wishes)
 
 
 def load_files(files: PairFiles, wishes: Wishes) -> LoadedPair:
     """The pair in `files`: its kernels are compiled while it opens, and its head is proved. Raises: as `load_spec`."""
-    request, tell, machines = wishes.request or Request(), wishes.tell, wishes.group.size if wishes.group else 1
+    request, tell = wishes.request or Request(), wishes.tell
     with warming(files, request, tell):
-        fit = Fit.of(files, wishes.kv_bits, machines).require(wishes.reserve_tokens, tell)
+        fit = Fit.of(files, wishes.kv_bits).require(wishes.reserve_tokens, tell)
         loaded = open_pair(fit, wishes)
     if isinstance(fit.files.draft, DraftHead):
         loaded = prove(loaded, fit.files.draft, tell, wishes.report)
@@ -128,24 +114,23 @@ def load_files(files: PairFiles, wishes: Wishes) -> LoadedPair:
 
 def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     """The pair that fits, its models read; of one whose draft is a head, the target alone. Raises: NotAvailable."""
-    files, group, clock = fit.files, wishes.group, wishes.clock
+    files, clock = fit.files, wishes.clock
     pair, target, *drafts = files.spec.pair, *files.checkpoints
     tokenizer = files.tokenizer  # who has none is refused before weights are read
     device.bound_memory()
     device.wire(0)
     read = parts_read(wishes.report, [part.weight_bytes for part in fit.footprints[: 1 + len(drafts)]])
-    loaded = load_weights(target, fit.kv_bits, group, next(read))
+    loaded = load_weights(target, fit.kv_bits, next(read))
     kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs, power())
-    threads = fit_threads(loaded, kept, alone=group is None)
+    threads = fit_threads(loaded, kept, alone=target.group is None)
     began = clock()
-    draft = as_draft(files, load_weights(drafts[0], fit.kv_bits, None, next(read)), loaded) if drafts else None
+    draft = as_draft(files, load_weights(drafts[0], fit.kv_bits, next(read)), loaded) if drafts else None
     reload_seconds = clock() - began if drafts else 0.0  # a head is never released, so nothing reads it again
     # The cost of a round depends on these and on the length of the context.
     models = " + ".join(f"{name}@{revision or 'latest'}" for name, revision in pair.models)
     models += "".join(f" adapter {one}" for one in (pair.target_adapter, pair.draft_adapter) if one)
     where = f"{device.device_name()} {blas.load() or device.backend()}, mlx {device.versions()['mlx']}"
     where += f", {threads} of them" if threads else ""
-    where += f", {group.size} machines" if group else ""
     return LoadedPair(
         pair=pair,
         names=(target.name, drafts[0].name if drafts else None),
@@ -156,7 +141,6 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
         costs=kept,
         identity=f"{models} · kv {fit.kv_bits or 'full'} · draft context {pair.draft_context} · {where}",
         reload_seconds=reload_seconds,
-        group=group,
         fingerprint=cache(lambda: fingerprint(numbers_depend_on(files, fit.kv_bits, where))),
     )
 

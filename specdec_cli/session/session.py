@@ -9,8 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from specdec_cli.core.errors import DoesNotFit, UsageError
@@ -29,7 +28,6 @@ from specdec_cli.engine.device import clear_cache
 from specdec_cli.engine.drafters.base import read_together
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.failure import recovering
-from specdec_cli.engine.group import Group, Ranks
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import Clock
 from specdec_cli.engine.planning.policy import Planner, plan
@@ -98,8 +96,8 @@ class LoadedPair:
     """Weights, tokenizer and learned costs of a pair, shared by all its conversations; see `load`.
 
     `names` are the target's and the draft's; `fit` says what it can take on; `costs` keeps what rounds cost, by
-    `identity` and length of context. The ranks of a `group` share the target; `machine_bytes` are each one's weights.
-    What was read is kept in `disk`, if anywhere, under the `fingerprint` of all that its numbers depend on.
+    `identity` and length of context. What was read is kept in `disk`, if anywhere, under the `fingerprint` of all that
+    its numbers depend on.
     """
 
     pair: Pair
@@ -111,8 +109,6 @@ class LoadedPair:
     costs: CostStore = field(default_factory=dict[str, Values])
     identity: str = ""
     reload_seconds: float = 0.0
-    group: Group | None = None
-    machine_bytes: tuple[int, ...] = ()
     fingerprint: Callable[[], str] = str
     disk: DiskCache | None = None
     _vocabularies: list[Vocabulary] = field(default_factory=list, repr=False)
@@ -139,6 +135,10 @@ class LoadedPair:
     def session(self, slot: Slot | None = None, clock: Clock = time.perf_counter) -> Session:
         """A conversation, in a slot of its own unless one is given."""
         return Session(self, slot or self.slot(), clock)
+
+    def reply(self, slot: Slot, prompt: Sequence[int], request: Request, raw: bool = False) -> Reply:
+        """What is said to `prompt` by the models in `slot`. Raises: as `Reply`."""
+        return Reply(self, slot, prompt, request, raw)
 
     def drafting(self, request: Request) -> Drafting:
         """Who drafts with this pair, and how long."""
@@ -198,9 +198,9 @@ class Session:
 
     def __init__(self, pair: LoadedPair, slot: Slot, clock: Clock = time.perf_counter) -> None:
         self.pair, self.slot, self.clock = pair, slot, clock
-        # What of this conversation is on disk; several machines have its parts.
+        # What of this conversation is on disk.
         self._kept: Sequence[int] = ()
-        self._disk = pair.disk if pair.group is None else None
+        self._disk = pair.disk
         self._controller = DraftController(slot.target, slot.draft, pair.costs, pair.identity, pair.reload_seconds)
 
     def reply(
@@ -243,15 +243,9 @@ class Session:
     ) -> Generator[Event | Ask]:
         """The same for ids and a valid request; a `member` of a batch may share passes."""
         with recovering(self.slot.target, self.slot.draft):
-            reply = Reply(self.pair, self.slot, prompt, request, raw)
+            reply = self.pair.reply(self.slot, prompt, request, raw)
             reply.restore = self._restore
-            events = partial(reply.events, self._controller, self.clock, measures_last=measures_last)
-            if (group := self.pair.group) is None:
-                yield from events(cancelled, member)
-            else:
-                ranks = Ranks(group, reply.context, cancelled)
-                steps = events(ranks.cancelled, planner=ranks.plan, agrees=ranks.agrees)
-                yield from group.along(["reply", list(prompt), asdict(request), raw], steps, ranks.leave)
+            yield from reply.events(self._controller, self.clock, cancelled, member, measures_last)
 
     def keep(self, owner: str = "", ends: bool = False) -> None:
         """Have what was read kept on disk, for the chat `owner`, if it doubled since it last was, or if this `ends`."""
@@ -279,9 +273,7 @@ class Session:
 
     def plain(self, prompt: Sequence[int], request: Request) -> Iterator[PlainStep]:
         """The same request by mlx-lm's own plain decoding, with caches of its own; the drafter plays no part."""
-        steps = Reply(self.pair, self.slot, prompt, request).plain()
-        group, job = self.pair.group, ["plain", list(prompt), asdict(request)]
-        return steps if group is None else group.along(job, steps)
+        return self.pair.reply(self.slot, prompt, request).plain()
 
 
 class Reply:
@@ -306,6 +298,9 @@ class Reply:
         self.stats = Stats()
         # Has the slot hold what is on disk of a prompt; so many tokens.
         self.restore: Callable[[Sequence[int]], int] = lambda prompt: 0
+        # What a clock or a person decides; whoever else computes the same reply decides alike.
+        self.planner: Planner = plan
+        self.agrees: Callable[[bool], bool] = bool
 
     def events(
         self,
@@ -314,12 +309,8 @@ class Reply:
         cancelled: Cancelled,
         member: Member | None = None,
         measures_last: bool = False,
-        planner: Planner = plan,
-        agrees: Callable[[bool], bool] = bool,
     ) -> Iterator[Event | Ask]:
-        """As `Session.steps`; once. Where other machines compute the same reply, the `planner`'s plans are theirs too,
-        and whatever else a clock or a person decides is a value that `agrees` gives to all.
-        """
+        """As `Session.steps`; once."""
         target, request, stats, context = self.slot.target, self.request, self.stats, self.context
         rule = self.rule()
         yield self._start(rule.name)
@@ -328,14 +319,13 @@ class Reply:
         restored = self.restore(context)
         from_disk = (restored, clock() - began) if restored else (0, 0.0)
         drafters = controller.begin(
-            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher, planner
+            self.meant.kind, self.meant.k, rule, context, self.max_tokens, self._predicted(), self.matcher
         )
-        halted, read, seconds = yield from read_prompt(
-            target, drafters, context, clock, lambda: agrees(cancelled()), member, from_disk
-        )
+        drafters.planner = self.planner
+        halted, read, seconds = yield from read_prompt(target, drafters, context, clock, cancelled, member, from_disk)
         controller.prompt_was_read(read, seconds)
         writer = self._writer()
-        meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens, agrees)
+        meter = GainMeter(target, rule, context, Meter(controller.known_costs()), clock, self.max_tokens, self.agrees)
         rounds = decode(
             target, drafters, rule, context, self.max_tokens, self.ends, meter.clock,
             lambda: halted or cancelled(), request.logprobs, member,
@@ -374,14 +364,13 @@ class Reply:
     def rule(self) -> AcceptanceRule:
         """The effective rule, with the noise of the request's seed, or of one of its own."""
         request, sampling = self.request, self.sampling
-        seed = self._own_seed() if request.seed is None else attempt_seed(request.seed, request.attempt)
+        seed = self._new_seed() if request.seed is None else attempt_seed(request.seed, request.attempt)
         sampler = Sampler(sampling, seed, self.prompt, self.slot.target.vocab_size, self.matcher)
         return make_rule(effective_rule(request.rule, request.seed, sampling.temperature).name, sampler)
 
-    def _own_seed(self) -> int:
-        """A new one; in a group rank 0's."""
-        seed = secrets.randbits(63)
-        return int(self.pair.group.share(str(seed))) if self.pair.group else seed
+    def _new_seed(self) -> int:
+        """That of a request without one."""
+        return secrets.randbits(63)
 
     def _start(self, rule: str) -> Start:
         """The values in effect."""
@@ -407,7 +396,6 @@ class Reply:
             constraint=request.constraint.kind if request.constraint else None,
             unenforced=unenforced(request.constraint),
             draft_context=draft.recent if draft else None,
-            machine_bytes=self.pair.machine_bytes,
         )
 
     def _finish(self, writer: Writer, meter: GainMeter, controller: DraftController, measures_last: bool) -> Finish:

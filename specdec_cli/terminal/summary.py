@@ -61,9 +61,9 @@ def summary(
     return [*([line] if line else []), *flow(told, width)]
 
 
-def machines(start: Start) -> list[str]:
+def machines(start: Start | None) -> list[str]:
     """How many share the target and, by rank, how much each holds: ["2 machines", "1.2 GB on each"]; else nothing."""
-    held = list(map(size, start.machine_bytes))
+    held = list(map(size, start.machine_bytes if start else ()))
     on_each = f"{held[0]} on each" if len(set(held)) == 1 else " + ".join(held)
     return [count(len(held), "machine"), on_each] if held else []
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from conformance.architectures import architectures, tiny_network
 from fakes.models import TINY, byte_tokenizer, write_tokenizer
 from specdec_cli.apps.chat.chat import Chat, Loaded
-from specdec_cli.apps.chat.loop import run_chat
 from specdec_cli.apps.chat.screen import ChatScreen
 from specdec_cli.apps.chat.settings import ChatSettings
+from specdec_cli.apps.chat.talk import run_chat
 from specdec_cli.command.process import as_user_error
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.events import Finish, Prefill

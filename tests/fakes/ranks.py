@@ -20,15 +20,16 @@ from specdec_cli.apps.several import launch, rank
 from specdec_cli.apps.several.launch import read_hosts
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Finish, RoundDone
+from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import Constraint, request_of
 from specdec_cli.engine import group as groups
 from specdec_cli.engine.drafters.lookup import ForcedDrafter, LookupDrafter
 from specdec_cli.engine.pipeline import Pipeline
 from specdec_cli.engine.planning import policy
 from specdec_cli.engine.planning.policy import Plan
-from specdec_cli.pairs.pair import Pair
-from specdec_cli.session import load as loading
-from specdec_cli.session.load import load
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session import several
+from specdec_cli.session.load import Wishes
 
 BASE = {
     "hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 64, "num_attention_heads": 4, "head_dim": 16,
@@ -60,9 +61,9 @@ def folders(root, name, gain=0.25, noise=0.03):
     return {"target": str(root / name / "target"), "draft": str(root / name / "draft")}
 
 
-def answers(case, group=None):
+def answers(case):
     """For each request of a conversation: its tokens, the rounds, what was drafted, why it ended; and sums in all."""
-    pair = load(Pair("named", **{"draft": None} | case["pair"]), group=group)
+    pair = several.open_spec(PairSpec(Pair("named", **{"draft": None} | case["pair"]), DEFAULT_DRAFTER), Wishes())
     session, found, context = pair.session(), [], []
     for ask in case["asks"]:
         context = (context if ask.get("goes_on") else []) + pair.text_tokens(ask["prompt"])
@@ -110,7 +111,8 @@ def together(ranks, cases, root, host="127.0.0.1", fault=""):
 
 
 def main(asked, told):
-    group, sums, total = groups.joined(), count(), mx.distributed.all_sum
+    groups.joined()
+    sums, total = count(), mx.distributed.all_sum
 
     def counted(*args, **options):
         next(sums)
@@ -121,7 +123,7 @@ def main(asked, told):
     try:
         for case in json.loads(Path(asked).read_text()):
             before = next(sums)
-            found.append({"replies": answers(case, group), "sums": next(sums) - before - 1})
+            found.append({"replies": answers(case), "sums": next(sums) - before - 1})
     except SpecdecError as error:
         found = {"message": error.message, "hint": error.hint}
     Path(told).write_text(json.dumps(found))
@@ -186,7 +188,7 @@ def other_files(here, there):
         parts = {name: value.replace(here, there) for name, value in asdict(spec.pair).items() if here in str(value)}
         return found(replace(spec, pair=replace(spec.pair, **parts)), tell)
 
-    found, loading.find = loading.find, moved
+    found, several.find = several.find, moved
 
 
 FAULTS = {fault.__name__: fault for fault in (other_version, own_k, unlike, other_token, other_files)}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Literal
@@ -13,7 +12,7 @@ import typer
 from specdec_cli.command.command import grouped
 from specdec_cli.command.load import load_session, specify
 from specdec_cli.command.machines import take_part
-from specdec_cli.command.options import HostOptions, ModelOptions
+from specdec_cli.command.options import ModelOptions
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import effective, parse_k
 from specdec_cli.system.machine import awake
@@ -26,7 +25,7 @@ app = typer.Typer()
 def audit(
     *,
     models: ModelOptions,
-    machines: HostOptions,
+    hosts: str | None = None,
     k: str | None = None,
     max_tokens: int = 64,
     temp: float = 0.8,
@@ -41,7 +40,7 @@ def audit(
     Every answer is compared with mlx-lm's own. Then the same texts are read in passes of several rows, to measure what
     rounding can do to near-ties here.
     """
-    take_part(machines, models.kv_bits)
+    take_part(hosts, models.kv_bits)
     from specdec_cli.apps.audit import screen
     from specdec_cli.measure.prompts import bundled, from_file
     from specdec_cli.terminal.display import print_json
@@ -58,12 +57,11 @@ def audit(
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
     session = load_session(spec, models, reserve_tokens=3 * longest, shown=not json, remember_costs=False)
     from specdec_cli.measure.audit import AuditPlan, run_audit
+    from specdec_cli.session.several import auditing
 
     plan = AuditPlan(samples, ks or (spec.pair.expected_k,), spec.drafter, max_tokens, *asked)
-    with awake(), StatusLine(sys.stderr, "auditing", shown=not json) as line:
-        group = session.pair.group
-        with group.doing(["audit", asdict(plan)]) if group else nullcontext():
-            result = run_audit(session, plan, line.count)
+    with awake(), StatusLine(sys.stderr, "auditing", shown=not json) as line, auditing(session, asdict(plan)):
+        result = run_audit(session, plan, line.count)
     if json:
         print_json(sys.stdout, result.to_dict())
     else:

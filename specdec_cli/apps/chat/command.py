@@ -18,7 +18,6 @@ from specdec_cli.command.machines import take_part
 from specdec_cli.command.options import (
     AnswerOptions,
     DisplayOptions,
-    HostOptions,
     ModelOptions,
     SamplingOptions,
     ShapeOptions,
@@ -48,7 +47,7 @@ def chat(
     last: bool = False,
     preset: str | None = None,
     models: ModelOptions,
-    machines: HostOptions,
+    hosts: str | None = None,
     answer: AnswerOptions = ANSWER,
     shape: ShapeOptions,
     save: Path | None = None,
@@ -60,7 +59,7 @@ def chat(
     on_overflow: str = OVERFLOWS[0],
 ) -> None:
     """Talk over many turns; what was read is kept."""
-    take_part(machines, models.kv_bits)
+    take_part(hosts, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     if prompt is not None and not prompt.strip():
         raise UsageError(f"the first message is empty: {len(prompt)} characters", "leave it out: specdec chat")

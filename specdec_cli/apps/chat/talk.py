@@ -1,17 +1,22 @@
-"""A chat from its options to its end: the pair is opened, the transcript goes on, and a reader hands in the lines."""
+"""A chat from its options to its end: the pair is opened, the transcript goes on, line after line is answered.
+
+A message is sent as typed, except for triple quotes around it. A line that begins with a slash is a command. A failure
+ends one line, not the chat.
+"""
 
 from __future__ import annotations
 
+import io
+import select
 import sys
 from collections.abc import Callable
-from contextlib import closing, nullcontext
+from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, Protocol, TextIO
 
 from specdec_cli.apps.chat.chat import Chat, Loaded
-from specdec_cli.apps.chat.commands import suggestions
-from specdec_cli.apps.chat.loop import LineReader, Reader, is_open, run_chat
+from specdec_cli.apps.chat.commands import Leave, run_command, suggestions
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
 from specdec_cli.apps.chat.settings import ChatSettings
 from specdec_cli.command.command import notify
@@ -26,9 +31,11 @@ from specdec_cli.command.load import (
 from specdec_cli.command.options import DisplayOptions, ModelOptions
 from specdec_cli.command.process import as_user_error
 from specdec_cli.command.values import parse_size
+from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import parse_draft_context
+from specdec_cli.core.textfile import as_utf8, decode_text, in_wide_units
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
@@ -40,6 +47,10 @@ from specdec_cli.terminal.display import TraceDisplay
 
 # The check that a chat fits into memory assumes a context of this many tokens.
 ROOM_TOKENS = 4096
+FENCE = '"""'
+INTERRUPTED = 130
+# What comes sooner after a line was pasted with it.
+PASTE_SECONDS = 0.05
 
 
 def talk(
@@ -123,3 +134,108 @@ def _reader(toolbar: Callable[[int], str], history: bool, out: TextIO | None) ->
 
         return LineEditor(open_history(history), toolbar, out, complete=suggestions, is_open=is_open)
     return LineReader(sys.stdin.buffer, sys.stderr if sys.stdin.isatty() else None)
+
+
+def unfenced(text: str) -> str:
+    """`text` without triple quotes around it."""
+    inner = text.strip()
+    if not inner.startswith(FENCE):
+        return text
+    return inner.removeprefix(FENCE).removesuffix(FENCE).strip("\n")
+
+
+def is_open(text: str) -> bool:
+    """Whether `text` begins with triple quotes that are still open."""
+    inner = text.strip()
+    return inner.startswith(FENCE) and not (len(inner) >= 2 * len(FENCE) and inner.endswith(FENCE))
+
+
+class Reader(Protocol):
+    """The source of messages."""
+
+    def read(self, text: str, refusal: str = "") -> str:
+        """The next message or command; `text` is the editor's initial text, and `refusal` why it was not sent.
+
+        Raises: EOFError at the end, KeyboardInterrupt on Ctrl-C, UsageError for input that is not UTF-8.
+        """
+
+
+def run_chat(
+    chat: Chat, reader: Reader, lenient: bool, explained: Callable[[Exception], SpecdecError], first: str = ""
+) -> int:
+    """Runs until the end of input, /exit, or Ctrl-C twice within a second (130).
+
+    `first` is sent before anything is read.
+    Returns the exit code of the first failure, else 0; `lenient` returns 0 after failures, too: a person saw each.
+    `explained` makes any failure one of ours, or raises it where the chat cannot go on.
+    """
+    code, text, refusal = 0, "", ""
+    while True:
+        line = ""
+        try:
+            if first:
+                line, first = first, ""
+                chat.screen.notice(f"> {line}")
+            else:
+                line = reader.read(text, refusal)
+            text = refusal = ""
+            if line.startswith("/"):
+                text = run_command(chat, line)
+            elif unfenced(line).strip():
+                text = chat.ask(unfenced(line))
+        except (EOFError, Leave):
+            return code or (0 if lenient else chat.unsaved_code)
+        except KeyboardInterrupt:
+            text = ""
+            if chat.presses.again():
+                return INTERRUPTED
+            chat.screen.notice("Ctrl-D or /exit leaves")
+        except Exception as error:  # a chat outlives every failure of one turn: the conversation is worth more
+            if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
+                raise
+            failure = explained(error)
+            chat.screen.error(failure)
+            text = "" if line.startswith("/") else line
+            refusal = failure.message if text else ""  # a long text hides the error, which stands above it
+            code = code or (0 if lenient else failure.exit_code)
+
+
+class LineReader:
+    """One message a line, for pipes and terminals that cannot move a cursor; of a terminal, one message a paste."""
+
+    def __init__(self, source: BinaryIO, prompt: TextIO | None) -> None:
+        """`prompt` is the stream for "> ", None for a pipe."""
+        self._source, self._prompt = source, prompt
+
+    def read(self, text: str, refusal: str = "") -> str:
+        read = self._line("> ")
+        while self._prompt and not read.startswith("/") and self._waiting():
+            read += "\n" + self._line("")
+        while is_open(read):
+            try:
+                read += "\n" + self._line("… ")
+            except EOFError:
+                break
+        return read
+
+    def _waiting(self) -> bool:
+        """Whether more lines are there already, which nobody types that fast. A terminal hands out one at a time."""
+        with suppress(OSError, ValueError):
+            return bool(select.select([self._source], [], [], PASTE_SECONDS)[0])
+        return False
+
+    def _line(self, prompt: str) -> str:
+        if self._prompt:
+            self._prompt.write(prompt)
+            self._prompt.flush()
+        line = self._source.readline()
+        if not line:
+            raise EOFError
+        try:
+            if in_wide_units(line):  # its lines end otherwise
+                self._source = io.BytesIO(as_utf8(line + self._source.read()))
+                line = self._source.readline()
+            return decode_text(line).rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            message = f"the line is not UTF-8: byte 0x{line[error.start]:02x} at {error.start} of {len(line)}"
+            raise UsageError(message, "convert it first: iconv -f latin1 -t utf-8 FILE | specdec chat") from error

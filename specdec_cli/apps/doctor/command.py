@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from specdec_cli.command.command import grouped
-from specdec_cli.command.machines import take_part
-from specdec_cli.command.options import HostOptions
+from specdec_cli.command.machines import several, take_part
 from specdec_cli.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def doctor(
     *,
     selftest: bool = False,
     json: bool = False,
-    machines: HostOptions,
+    hosts: str | None = None,
 ) -> None:
     """What works on this machine, and what specdec keeps here."""
     if json and not selftest:
@@ -35,15 +34,14 @@ def doctor(
     if selftest:
         _selftest(json)
         return
-    take_part(machines)
-    from specdec_cli.apps.doctor.findings import diagnose, diagnose_group, kept_here
-    from specdec_cli.engine.group import joined
+    is_shared = take_part(hosts)
+    from specdec_cli.apps.doctor.findings import diagnose, kept_here
     from specdec_cli.terminal.display import print_columns
 
     print_columns(sys.stdout, [(f"{'✓' if well else '✗'} {name}", *found) for well, name, *found in diagnose()])
     print_columns(sys.stdout, [("kept here", "size", "removed by"), *kept_here()])
-    if (group := joined()) is not None:
-        print_columns(sys.stdout, diagnose_group(group))
+    if is_shared:
+        print_columns(sys.stdout, several("sums").measured())
 
 
 def _selftest(json: bool) -> None:

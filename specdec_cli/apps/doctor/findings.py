@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING
 
 import platformdirs
@@ -25,7 +24,6 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.format import size
 from specdec_cli.core.gain import expected_tokens
 from specdec_cli.engine import device
-from specdec_cli.engine.group import Group, backend
 from specdec_cli.hub import cache_folder, settings
 from specdec_cli.hub.cache import heads_folder
 from specdec_cli.pairs.catalog import confirmed_file
@@ -96,30 +94,6 @@ def _machine() -> Iterator[Finding]:
         yield False, "python", platform.machine(), "not native: install an arm64 Python, or mlx cannot use the GPU"
     yield True, "specdec", __version__, ", ".join(f"{name} {number}" for name, number in device.versions().items())
     yield True, "python", platform.python_version(), sys.executable
-
-
-# What is summed for one row of a pass, and how often in a pass: a target of some 30 billion parameters.
-ROW_BYTES, SUMS, DRAFTED = 10_240, 2 * 64, 4
-SUM_BYTES = (1_000, ROW_BYTES, (DRAFTED + 1) * ROW_BYTES, 1_000_000)
-
-
-def diagnose_group(group: Group) -> list[Row]:
-    """What the ranks' all-reduces take, by size, and what that means for K."""
-    found: list[Row] = [("ranks", str(group.size), f"over {backend()}")]
-    medians = []
-    for n in SUM_BYTES:
-        with group.doing(["measure", n // 4]):
-            seconds = sorted(group.seconds(n // 4))
-        medians.append(median(seconds))
-        slowest = f"9 of 10 within {seconds[len(seconds) * 9 // 10] * 1e6:.0f} µs"
-        pace = f"{n / medians[-1] / 1e6:.0f} MB/s"
-        found.append((f"all-reduce of {size(n)}", f"{medians[-1] * 1e6:.0f} µs", f"{slowest}, {pace}"))
-    plain, drafted = (SUMS * 1e3 * seconds for seconds in medians[1:3])
-    tokens = expected_tokens([0.75] * DRAFTED)[-1]
-    waits = f"a token for the {SUMS} sums of 64 layers"
-    found.append(("at K 0", f"{plain:.1f} ms", waits))
-    found.append((f"at K {DRAFTED}", f"{drafted / tokens:.1f} ms", f"{waits}, where 3 of 4 drafted ones are accepted"))
-    return found
 
 
 def _storage() -> Finding:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typer
 
 from specdec_cli.command.command import grouped
-from specdec_cli.command.options import HostOptions, NameOptions, PairOptions, StoredOptions
+from specdec_cli.command.options import NameOptions, PairOptions, StoredOptions
 
 app = typer.Typer()
 pairs_app = typer.Typer(invoke_without_command=True)
@@ -69,7 +69,7 @@ def check(
     models: PairOptions,
     max_context: int | None = None,
     kv_bits: int | None = None,
-    machines: HostOptions,
+    hosts: str | None = None,
     json: bool = False,
     offline: bool = False,
 ) -> None:
@@ -79,7 +79,7 @@ def check(
     """
     from specdec_cli.apps.pairs import models as work
 
-    if code := work.check(named.given, models, max_context, kv_bits, machines, json, offline):
+    if code := work.check(named.given, models, max_context, kv_bits, hosts, json, offline):
         raise typer.Exit(code)
 
 

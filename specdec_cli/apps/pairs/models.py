@@ -9,8 +9,9 @@ from specdec_cli.apps.pairs.entries import take_out
 from specdec_cli.apps.pairs.screen import print_checks, print_verdict
 from specdec_cli.command.command import ask, require_answer, say
 from specdec_cli.command.machines import machine_bytes
-from specdec_cli.command.options import HostOptions, NameOptions, PairOptions
+from specdec_cli.command.options import NameOptions, PairOptions
 from specdec_cli.core.format import size
+from specdec_cli.engine.group import Share
 from specdec_cli.pairs import catalog, choose, files, tuned
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.fit import Fit
@@ -26,7 +27,7 @@ def check(
     models: PairOptions,
     max_context: int | None,
     kv_bits: int | None,
-    machines: HostOptions,
+    hosts: str | None,
     json: bool,
     offline: bool,
 ) -> int:
@@ -36,9 +37,11 @@ def check(
     # A verdict on fetched files would hide that the files here cannot answer.
     for problem in catalog.partly_here(spec.pair.models):
         raise problem
-    others = machine_bytes(machines, kv_bits)
+    others = machine_bytes(hosts, kv_bits)
     found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
-    verdict = judge(Fit.of(found, kv_bits, 1 + len(others)), max_context, others)
+    if others:
+        found = found.shared_by(Share(1 + len(others)))
+    verdict = judge(Fit.of(found, kv_bits), max_context, others)
     if spec.reason:
         say(spec.reason)
     if json:

@@ -28,7 +28,6 @@ from specdec_cli.command.machines import take_part
 from specdec_cli.command.options import (
     AnswerOptions,
     DisplayOptions,
-    HostOptions,
     ModelOptions,
     SamplingOptions,
     ShapeOptions,
@@ -60,7 +59,7 @@ def run(
     file: Path | None = None,
     preset: str | None = None,
     models: ModelOptions,
-    machines: HostOptions,
+    hosts: str | None = None,
     answer: AnswerOptions,
     shape: ShapeOptions,
     predict: Path | None = None,
@@ -74,7 +73,7 @@ def run(
 
     The panel and the summary are on stderr. Without a prompt it is a chat.
     """
-    take_part(machines, models.kv_bits)
+    take_part(hosts, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
     if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
-from tempfile import TemporaryDirectory, TemporaryFile
+from tempfile import NamedTemporaryFile, TemporaryFile
 from typing import Any
 
 from specdec_cli.core.errors import SpecdecError, UsageError, reason
@@ -55,17 +55,14 @@ class Hosts:
         """Whether no ssh is needed to it."""
         return self.names[rank].startswith(LOCAL)
 
-    def files(self) -> dict[str, str]:
-        """The variables that name a file, and its text, as mlx's ring reads them; the rank is missing.
-
-        Raises: UsageError where this machine does not have the first address.
-        """
+    def ring(self) -> str:
+        """What mlx reads in a file. Raises: UsageError where this machine does not have the first address."""
         begin = secrets.choice(PORTS)
         ring = [
             [free_port(one, name) if rank == 0 or self.is_local(rank) else f"{one}:{begin + 9 * rank}"]
             for rank, (one, name) in enumerate(zip(self.addresses, self.names, strict=True))
         ]
-        return {"MLX_HOSTFILE": json.dumps(ring)}
+        return json.dumps(ring)
 
 
 def free_port(address: str, name: str) -> str:
@@ -180,11 +177,11 @@ def started(hosts: Hosts) -> Iterator[tuple[list[RemoteRank], dict[str, str]]]:
 
     Raises: SpecdecError for one that does not start.
     """
-    files = hosts.files()
+    ring = hosts.ring()
     with ExitStack() as ending:
         machines: list[RemoteRank] = []
         for rank in range(1, len(hosts.names)):
-            header = {"files": files, "folder": str(Path.cwd())}
+            header = {"ring": ring, "folder": str(Path.cwd())}
             machines.append(RemoteRank(rank, hosts, header))
             ending.callback(machines[-1].end)
         ending.callback(_close, machines)
@@ -196,17 +193,16 @@ def started(hosts: Hosts) -> Iterator[tuple[list[RemoteRank], dict[str, str]]]:
                     raise SpecdecError(f"{machine.host} did not answer within {START_SECONDS:.0f} s", HELP)
             if not machine.hear() or "error" in machine.facts:
                 raise machine.failure()
-        yield machines, ending.enter_context(write_files(files))
+        yield machines, ending.enter_context(ring_file(ring))
 
 
 @contextmanager
-def write_files(texts: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Variables that name files of these texts, which are there for as long as the context."""
-    with TemporaryDirectory() as folder:
-        paths = {name: Path(folder, name) for name in texts}
-        for name, path in paths.items():
-            path.write_text(texts[name], encoding="utf-8")
-        yield {name: str(path) for name, path in paths.items()}
+def ring_file(text: str) -> Iterator[dict[str, str]]:
+    """The variable that names mlx a file of this text, which is there for as long as the context."""
+    with NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        yield {"MLX_HOSTFILE": file.name}
 
 
 def start(hosts: str, arguments: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
-"""A further rank: it does what rank 0 does, in the same order, prints nothing and writes no file.
+"""A further rank: it does the tasks that rank 0 tells it, in the same order, prints nothing and writes no file.
 
-Started by `launch`, its input begins with a line of variables, then wakes it; its output is lines of JSON: the facts of
+Started by `launch`, its input begins with a line of JSON, then wakes it; its output is lines of JSON: the facts of
 its machine, and the error that ended it.
 """
 
@@ -11,16 +11,13 @@ import json
 import os
 from collections import deque
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import TypeAdapter
 
-from specdec_cli.apps.several.launch import write_files
+from specdec_cli.apps.several.launch import ring_file
 from specdec_cli.core.errors import SpecdecError, reason
-from specdec_cli.core.request import Request
 from specdec_cli.system.link import DESCRIPTOR
-
-T = TypeVar("T")
 
 
 def work() -> None:
@@ -28,38 +25,33 @@ def work() -> None:
     from specdec_cli.engine.device import clear_cache
     from specdec_cli.engine.group import NotWanted, joined
     from specdec_cli.measure.audit import AuditPlan, run_audit
-    from specdec_cli.pairs.pair import PairSpec
-    from specdec_cli.session.load import Wishes, load_spec
+    from specdec_cli.session.load import Wishes
     from specdec_cli.session.session import Session
+    from specdec_cli.session.several import Task, open_part
 
-    group = joined()
+    group, reader = joined(), TypeAdapter(Task)
     assert group is not None
     session: Session | None = None
     while True:
         try:
-            name, *values = group.job()
+            task = reader.validate_python(group.job())
         except RuntimeError:  # rank 0 has gone
             return
-        if name == "load":
+        if task.kind == "open" and task.spec is not None:
             session = None
             gc.collect()
             clear_cache()
-            spec, request = _read(PairSpec, values[0]), _read(Request, values[1])
             with suppress(NotWanted):
-                wishes = Wishes(reserve_tokens=values[2], request=request, group=group)
-                session = load_spec(spec, wishes).session()
-        elif name == "measure":
-            group.seconds(*values)
-        elif session is not None and name == "audit":
-            run_audit(session, _read(AuditPlan, values[0]), lambda *_: None)
-        elif session is not None and name == "plain":
-            deque(session.plain(values[0], _read(Request, values[1])), maxlen=0)
+                wishes = Wishes(reserve_tokens=task.reserve_tokens, request=task.request)
+                session = open_part(group, task.spec, wishes).session()
+        elif task.kind == "sum":
+            group.seconds(task.numbers)
+        elif session is not None and task.kind == "audit":
+            run_audit(session, TypeAdapter(AuditPlan).validate_python(task.plan), lambda *_: None)
+        elif session is not None and task.kind == "plain":
+            deque(session.plain(task.prompt, task.request), maxlen=0)
         elif session is not None:
-            deque(session.reply(values[0], _read(Request, values[1]), raw=values[2]), maxlen=0)
-
-
-def _read(kind: type[T], values: Any) -> T:
-    return TypeAdapter(kind).validate_python(values)
+            deque(session.reply(task.prompt, task.request, raw=task.raw), maxlen=0)
 
 
 def _say(**facts: Any) -> None:
@@ -81,9 +73,8 @@ def main() -> None:
     with suppress(OSError):
         os.chdir(header["folder"])
     try:
-        with write_files(header["files"]) as paths:
-            own = {"MLX_RANK": str(header["rank"]), DESCRIPTOR: "0"}
-            os.environ.update(paths | own)
+        with ring_file(header["ring"]) as path:
+            os.environ.update(path | {"MLX_RANK": str(header["rank"]), DESCRIPTOR: "0"})
             from specdec_cli.engine.device import usable_bytes
             from specdec_cli.engine.group import joined
 

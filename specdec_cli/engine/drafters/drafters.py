@@ -30,9 +30,8 @@ class Drafters:
         lookup: LookupDrafter | None = None,
         constraint: TokenMask | None = None,
         history: History | None = None,
-        planner: Planner = plan,
     ) -> None:
-        """`drafter` proposes as `history` and `planner` say, or always `k` tokens."""
+        """`drafter` proposes as `history` and the `planner` say, or always `k` tokens."""
         self.drafter, self.k = drafter, None if k == "auto" else k
         self.history = history or History(max_k=self.k or 0)
         self._lookup, self._constraint = lookup, constraint
@@ -48,7 +47,7 @@ class Drafters:
         self.plan = Plan()
         # Whether the draft model's steps run with those of other replies, where these share the target's passes.
         self.shares_steps = False
-        self._planner = planner
+        self.planner: Planner = plan
 
     def keeps(self, context: Sequence[int]) -> int:
         """Before the target reads `context`: the leading positions whose hidden states are not needed again."""
@@ -88,7 +87,7 @@ class Drafters:
 
     def decide(self, left: int, first: bool = False, in_flight: int = 0, others: Sequence[Worth] | None = None) -> Plan:
         """The plan in such a situation, which `follow` carries out."""
-        return self._planner(self.situation(left, first, in_flight, others))
+        return self.planner(self.situation(left, first, in_flight, others))
 
     def follow(self, plan: Plan) -> Plan:
         """`plan` is carried out."""

@@ -94,13 +94,9 @@ def _name(state: PanelState) -> str:
     return safe(state.name or target).replace("\n", " ")
 
 
-def _machines(state: PanelState) -> list[str]:
-    return machines(state.start) if state.start else []
-
-
 def _held(state: PanelState) -> list[Text]:
     """How much each of several machines holds."""
-    return [*(Text(held, "dim") for held in _machines(state)[1:]), Text()]
+    return [*(Text(held, "dim") for held in machines(state.start)[1:]), Text()]
 
 
 def _settings(state: PanelState) -> list[str]:
@@ -108,7 +104,7 @@ def _settings(state: PanelState) -> list[str]:
     start = state.start
     if start is None:
         return []
-    shared = _machines(state)[:1]
+    shared = machines(start)[:1]
     if not state.drafts:
         return [*shared, "plain decoding"]
     kind = kind_of(start.drafter)
@@ -134,7 +130,7 @@ def _titled(state: PanelState, parts: list[str]) -> Text:
 def _titles(state: PanelState) -> list[Text]:
     """NAME · K · round, from the longest to the shortest spelling."""
     settings, (progress, shorter) = _settings(state), _progress(state)
-    shared = _machines(state)[:1]
+    shared = machines(state.start)[:1]
     return [_titled(state, parts) for parts in ([*settings, progress], [*shared, progress], [progress], [shorter], [])]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from specdec_cli.apps.chat.line_editor import PrivateHistory
-from specdec_cli.apps.chat.loop import LineReader
+from specdec_cli.apps.chat.talk import LineReader
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole

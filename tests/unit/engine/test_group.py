@@ -60,6 +60,7 @@ def decide(ranks):
 
 ACTS = {"the same": ([5, 6, 7], decide), "earlier": ([5, 9, 7], decide), "longer": ([5, 6, 7, 7], decide)}
 ACTS["the end"] = ([5, 6, 7], lambda ranks: ranks.agrees(False))
+ACTS["before a plan"] = ([5, 6, 7], lambda ranks: ranks.cancelled())
 
 
 @pytest.mark.parametrize("other", ACTS)

@@ -14,8 +14,8 @@ from mlx.utils import tree_flatten
 from fakes.chat import chat_with, networks, ran, recorded, tokenizer_in
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
-from specdec_cli.apps.chat.loop import LineReader, is_open, run_chat, unfenced
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
+from specdec_cli.apps.chat.talk import LineReader, is_open, run_chat, unfenced
 from specdec_cli.command.process import as_user_error
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.pairs.limits import HEADROOM

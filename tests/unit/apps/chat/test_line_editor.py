@@ -18,7 +18,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from specdec_cli.apps.chat.commands import suggestions
 from specdec_cli.apps.chat.line_editor import LineEditor, open_history
-from specdec_cli.apps.chat.loop import is_open
+from specdec_cli.apps.chat.talk import is_open
 
 
 def editor_of(keyboard, history=None, output=None, toolbar=lambda width: "bar", is_open=is_open):
