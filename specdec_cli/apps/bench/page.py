@@ -6,8 +6,6 @@ Letters: K draft length, n rows of a target pass, v(n) its cost and c that of a 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -16,20 +14,14 @@ from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.estimate import RULE
 from specdec_cli.apps.bench.report import CostCurve, LengthRow, Report, reports
 from specdec_cli.apps.bench.result import BenchResult, kinds_of
-from specdec_cli.apps.bench.screen import KIND_HEADINGS, cells, furthest, has_interval, kind_cells, print_bench
+from specdec_cli.apps.bench.screen import KIND_HEADINGS, cells, furthest, has_interval, kind_cells
 from specdec_cli.core.gain import interpolate
 from specdec_cli.measure.intervals import FEWEST_PROMPTS
-from specdec_cli.terminal.export import export_recorded, recorder
 from specdec_cli.terminal.html import Markup, element, fill, joined, packaged
 
-PICTURE_COLUMNS: Final = 110
 HEADINGS: Final = (
     *("K", "tokens/s", "speed-up", "accepted", "tokens per pass", "draft share", "pass cost", "first token"),
     *("peak memory", "speed-up (dashed: plain)"),
-)
-CSV_FIGURES: Final = (
-    *("k", "source", "acceptance_rate", "judged_rate", "mean_acceptance_length", "draft_share", "verify_steps"),
-    *("ttft_seconds", "peak_memory_bytes"),
 )
 TERMS: Final = (
     ("K", "draft length: tokens drafted a round; K 0 is plain decoding by mlx-lm, the baseline of every speed-up."),
@@ -74,57 +66,10 @@ def html_page(result: BenchResult) -> str:
     return fill("bench", values)
 
 
-def svg_picture(result: BenchResult) -> str:
-    """The tables and sentences of the terminal."""
-    console = recorder(PICTURE_COLUMNS)
-    print_bench(console, result, reports(result))
-    return export_recorded(console, ".svg", f"specdec bench: {title(result)}")
-
-
-def markdown(result: BenchResult) -> str:
-    """Tables and sentences to paste into an issue or a README."""
-    lines = [f"## specdec bench: {title(result)}"]
-    for report in reports(result):
-        rows = [(cells(row), report.recommendation.marks(row.k)) for row in report.rows]
-        lines += ["", f"### {report.name}", "", *_markdown_table(HEADINGS[:-1], rows), ""]
-        if report.kinds:
-            lines += [*_markdown_table(KIND_HEADINGS, [(kind_cells(row), False) for row in report.kinds]), ""]
-        lines += [f"**{sentences.conclusion(report)}.** {sentences.break_even(report)}".strip(), ""]
-        lines += ["```sh", sentences.command(report), "```"]
-    told = "; ".join(f"{name}: {value}" for name, value in facts(result))
-    return "\n".join([*lines, "", f"<sub>{told}{'; interrupted' if result.partial else ''}</sub>", ""])
-
-
-def _markdown_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> list[str]:
-    """Rows that are chosen are bold."""
-    bold = [[f"**{cell}**" if chosen and cell else cell for cell in row] for row, chosen in rows]
-    lines = [headings, ["---:" for _ in headings], *bold]
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
-
-
-def csv_table(result: BenchResult) -> str:
-    """A line for each K of each contender and temperature: of all prompts, then of each kind alone."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    ends = [f"{name}{end}" for name in ("speedup", "tokens_per_second") for end in ("", "_low", "_high")]
-    table.writerow(["draft", "temperature", "kind", *CSV_FIGURES, "prompts", *ends])
-    for report in reports(result):
-        at = report.condition
-        for row in (*report.rows, *report.kinds):
-            both = [(one.mean, *one.bounds) if one else ("",) * 3 for one in (row.speedup, row.tokens_per_second)]
-            figures = [getattr(row, name) for name in CSV_FIGURES]
-            prompts = row.speedup.prompts if row.speedup else 0
-            table.writerow([at.contender.name, at.temperature, row.kind, *figures, prompts, *both[0], *both[1]])
-    return out.getvalue()
-
-
 # Extension -> text of the file. Another format is one function and one line.
 WRITERS: Final[dict[str, Callable[[BenchResult], str]]] = {
     ".json": sentences.json_text,
     ".html": html_page,
-    ".svg": svg_picture,
-    ".md": markdown,
-    ".csv": csv_table,
 }
 
 
