@@ -343,7 +343,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--api-key-file FILE", "File with the key that clients must send", more=f"Else {PREFIX}API_KEY."),
         Row("--allow-origin URL", "A web page that may use the server; repeatable", rare=True),
         Row("--allow-host NAME[:PORT]", "Another name that clients find it by; repeatable", rare=True),
-        Row("--online", "Ask the Hub whether ids and sizes are right"),
         Row("--offline", "Make no network calls", "OFFLINE", rare=True),
     ),
 }
@@ -365,6 +364,7 @@ MOVED: Mapping[str, str] = {
     "--compare": "two results as text: specdec bench > A, later > B; diff A B",
     "--html": "specdec replay FILE --svg FILE.svg, which a browser shows; specdec bench --export FILE.html",
     "--search": "pairs: specdec pairs -a | grep WORD; chats: grep -l WORD FOLDER/*.jsonl, which specdec doctor names",
+    "--online": "specdec check NAME asks the Hub about one pair",
     "--report": "its parts: specdec doctor --selftest --json, specdec audit --json, specdec bench --json",
     "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,
 }
