@@ -1,4 +1,4 @@
-"""A result as an SVG picture, as rich records it: one file that loads nothing."""
+"""What a terminal shows as a picture, or as part of a page, as rich records it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.color_triplet import ColorTriplet
 from rich.console import Console, RenderableType
 from rich.terminal_theme import SVG_EXPORT_THEME
 
-from specdec_cli.terminal.html import sanitize
+from specdec_cli.terminal.html import Markup, sanitize
 
 COLUMNS: Final = 88
 THEME: Final = copy(SVG_EXPORT_THEME)
@@ -40,12 +40,17 @@ _CELL: Final = 12.2
 """Pixels of a cell in rich's pictures."""
 
 
-def picture(title: str, parts: Iterable[RenderableType], columns: int = COLUMNS) -> str:
-    """`parts`, one below the other."""
-    console = Console(
+def recorder(columns: int) -> Console:
+    """A console that keeps what is printed on it."""
+    return Console(
         record=True, file=io.StringIO(), width=columns, force_terminal=True, color_system="truecolor",
         no_color=False, markup=False, highlight=False, emoji=False,
     )  # fmt: skip
+
+
+def picture(title: str, parts: Iterable[RenderableType], columns: int = COLUMNS) -> str:
+    """`parts`, one below the other, as an SVG picture: one file that loads nothing."""
+    console = recorder(columns)
     for part in parts:
         console.print(part)
 
@@ -54,3 +59,8 @@ def picture(title: str, parts: Iterable[RenderableType], columns: int = COLUMNS)
         return f'textLength="{cell_len(unescape(run[2])) * _CELL:.1f}"{run[1]}>{run[2]}<'
 
     return sanitize(_RUN.sub(fit, console.export_svg(title=title, theme=THEME, code_format=_SVG)))
+
+
+def as_markup(console: Console) -> Markup:
+    """What was printed on a `recorder`, for a `pre` on black."""
+    return Markup(sanitize(console.export_html(theme=THEME, inline_styles=True, code_format="{code}")))
