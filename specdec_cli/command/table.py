@@ -333,7 +333,6 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--trace FILE", "Write all events to FILE, as JSON Lines"),
         Row("--export FILE", "Write the result to FILE; repeatable",
             more="Of a bench .json, or .html, a page; of a race .svg, a picture."),
-        Row("--export FILE", "Write it as Markdown to FILE instead", of="show"),
         Row("--svg FILE", "Write text and rounds as a picture instead"),
         Row("--log FILE", "Write every prompt and answer to FILE", more="As JSON Lines."),
     ),
