@@ -3,7 +3,6 @@
 SpecdecError            exit 1   failed
 ├── UsageError          exit 2   the command line or its input is wrong
 ├── NotAvailable        exit 3   model or pair is missing, corrupt or of an unsupported type
-│   ├── Unanswered      exit 3   the Hub gave no answer: the model may exist
 │   ├── NoPair          exit 3   no pair was named, and the demo pair answers no questions
 │   └── PartlyHere      exit 3   files of a downloaded model are missing or altered: a pull mends it
 ├── Refused             exit 4   tokenizers, cache kind or repository code forbid this pair
@@ -45,10 +44,6 @@ class NotAvailable(SpecdecError):
     """The model or pair is not available: missing, corrupt, of an unsupported type, or offline."""
 
     exit_code = 3
-
-
-class Unanswered(NotAvailable):
-    """The Hub did not answer, so the model may exist."""
 
 
 class NoPair(NotAvailable):

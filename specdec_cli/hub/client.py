@@ -19,7 +19,7 @@ from urllib.parse import urljoin, urlsplit
 import huggingface_hub
 from huggingface_hub import constants
 
-from specdec_cli.core.errors import DISK_FULL, DoesNotFit, NotAvailable, SpecdecError, Unanswered
+from specdec_cli.core.errors import DISK_FULL, DoesNotFit, NotAvailable, SpecdecError
 from specdec_cli.core.format import duration
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.hub.cache import DISTRUST, cache_folder, require_digest
@@ -120,14 +120,14 @@ def refuse_whole_file(response: Response) -> None:
 def refuse_long_wait(response: Response) -> None:
     """Do not wait for hours where the Hub asks for it: huggingface_hub would, without a word.
 
-    Raises: Unanswered above MOST_WAIT_SECONDS.
+    Raises: NotAvailable above MOST_WAIT_SECONDS.
     """
     window = library().parse_ratelimit_headers(response.headers) if response.status_code == 429 else None
     asked = response.headers.get("retry-after", "")
     wait = str(window.reset_in_seconds) if window is not None and window.remaining == 0 else asked
     seconds = int(wait[:18]) if response.is_error and wait.isdecimal() else 0
     if seconds > MOST_WAIT_SECONDS:
-        raise Unanswered(
+        raise NotAvailable(
             f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})",
             "run the same command again then; hf auth login raises the limit",
         )
@@ -185,12 +185,12 @@ def explain(error: BaseException, name: str) -> SpecdecError:
         if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 404):
             return NotAvailable(text, "check the spelling; if it is private: hf auth login")
         if status == 429 or status >= 500:
-            return Unanswered(text, "try again in a few minutes; hf auth login raises the limit of requests")
+            return NotAvailable(text, "try again in a few minutes; hf auth login raises the limit of requests")
         return NotAvailable(text, f"look at {page}, and at your login: hf auth whoami")
     if isinstance(error, (errors.FileMetadataError, json.JSONDecodeError)):
         return no_hub(name)
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):
-        return Unanswered(text, f"check the network, then {AGAIN}; whole models run with --offline")
+        return NotAvailable(text, f"check the network, then {AGAIN}; whole models run with --offline")
     code = error.errno if isinstance(error, OSError) else None
     if code in DISK_FULL or "(os error 28)" in str(error):  # the Xet transport gives the errno in its text alone
         return DoesNotFit(

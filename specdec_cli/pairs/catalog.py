@@ -1,8 +1,7 @@
-"""The known pairs: what is downloaded, what fits. Only `confirm` uses the network."""
+"""The known pairs: what is downloaded, what fits. Nothing here uses the network."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
@@ -10,11 +9,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import platformdirs
-
 from specdec_cli import hub
-from specdec_cli.core import jsonfile
-from specdec_cli.core.errors import NotAvailable, PartlyHere, SpecdecError, Unanswered
+from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.pairs.pair import Pair, PairRow, Registry
@@ -65,53 +61,9 @@ def is_local(name: str) -> bool:
     return name.startswith((hub.SHIPPED, HEAD)) or Path(name).expanduser().is_dir()
 
 
-def hub_ids(known: Registry) -> list[str]:
-    """Every Hub id in the registry, each once, in its order."""
-    return list({name: None for pair in known.pairs.values() for name, _ in pair.models if not is_local(name)})
-
-
-def confirmed_file() -> Path:
-    """The file of the Hub's answers: model id -> bytes of its files."""
-    return platformdirs.user_cache_path("specdec") / "confirmed.json"
-
-
-def confirmed() -> dict[str, int]:
-    """Model id -> bytes, as confirmed by the Hub before; empty for a damaged file."""
-    sizes = jsonfile.read_or_empty(confirmed_file())
-    return {name: size for name, size in sizes.items() if isinstance(size, int) and size >= 0}
-
-
 def network_forbidden() -> bool:
     """Whether HF_HUB_OFFLINE is set."""
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
-
-
-def confirm(names: list[str]) -> dict[str, str]:
-    """Asks the Hub for the size of each model and keeps the answers, also those before a failure.
-
-    Returns what is wrong with those that it does not have, by name. Raises: NotAvailable when the Hub cannot be asked:
-    unreachable, rate-limited, in trouble; SpecdecError where the cache cannot be written.
-    """
-    if network_forbidden():
-        raise NotAvailable("--online asks the Hub, and HF_HUB_OFFLINE forbids it", "unset HF_HUB_OFFLINE")
-    sizes, problems, path = confirmed(), dict[str, str](), confirmed_file()
-    try:
-        for name in names:
-            try:
-                sizes[name] = hub.resolve(name).total_bytes
-            except Unanswered:
-                raise
-            except NotAvailable as error:
-                problems[name] = error.message
-                sizes.pop(name, None)
-    finally:
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            jsonfile.replace_text(path, json.dumps(sizes, indent=1))
-        except OSError as error:
-            hint = "check the folder's permissions"
-            raise SpecdecError(f"{path} cannot be written: {error.strerror}", hint) from error
-    return problems
 
 
 def missing(pair: Pair) -> NotAvailable | None:
@@ -148,13 +100,13 @@ def partly_here(models: Iterable[tuple[str, str | None]]) -> list[PartlyHere]:
     return [problem for problem in found if isinstance(problem, PartlyHere)]
 
 
-def size_bytes(pair: Pair, sizes: dict[str, int], estimate: bool = False) -> int | None:
-    """Bytes of both models: on disk, else confirmed by the Hub, else stated in models.toml; None if unknown.
+def size_bytes(pair: Pair, estimate: bool = False) -> int | None:
+    """Bytes of both models: on disk, else stated in models.toml; None if unknown.
 
     With `estimate` also what a model's name states.
     """
     stated = {pair.target: pair.target_bytes, pair.draft: pair.draft_bytes}
-    found = [_disk_bytes(name, revision) or sizes.get(name) or stated[name] for name, revision in pair.models]
+    found = [_disk_bytes(name, revision) or stated[name] for name, revision in pair.models]
     if estimate:
         found = [size or named_bytes(name) for size, (name, _) in zip(found, pair.models, strict=True)]
     known = [size for size in found if size]
@@ -182,23 +134,16 @@ def fits(pair: Pair, size: int | None) -> bool | None:
     return None if size is None else size <= limit_bytes(device.working_set_bytes() or int(memory * 0.75))
 
 
-def verified(pair: Pair, sizes: dict[str, int]) -> Pair:
-    """The pair, marked verified if the Hub confirmed both models on this machine."""
-    known = pair.verified or all(is_local(name) or name in sizes for name, _ in pair.models)
-    return replace(pair, verified=known)
-
-
 def rows(known: Registry) -> list[PairRow]:
     """What `specdec pairs` shows, in the order of models.toml."""
-    sizes, default = confirmed(), known.default_pair
-    return [_row(pair, sizes, pair.name == default) for pair in known.pairs.values()]
+    return [_row(pair, pair.name == known.default_pair) for pair in known.pairs.values()]
 
 
-def _row(pair: Pair, sizes: dict[str, int], default: bool) -> PairRow:
-    size, problem = size_bytes(pair, sizes), missing(pair)
-    estimate = size_bytes(pair, sizes, estimate=True) if size is None else None
+def _row(pair: Pair, default: bool) -> PairRow:
+    size, problem = size_bytes(pair), missing(pair)
+    estimate = size_bytes(pair, estimate=True) if size is None else None
     pullable = problem is None or can_be_pulled(problem)
-    known = verified(pair, sizes)
+    known = replace(pair, verified=pair.verified or all(is_local(name) for name, _ in pair.models))
     return PairRow(known, size, problem is None, fits(pair, size or estimate), default, estimate, pullable)
 
 

@@ -13,7 +13,6 @@ from specdec_cli.core.format import size
 from specdec_cli.core.kinds import LOOKUP
 from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.pairs.catalog import (
-    confirmed,
     downloaded,
     fits,
     is_downloaded,
@@ -186,7 +185,7 @@ def first_step(known: Registry) -> FirstStep:
         return FirstStep(f"specdec pairs use {here.name}, which is here", question, ("pairs", "use", here.name))
     if not fit:
         return FirstStep("specdec pull --target ID")
-    total = size_bytes(fit[0], confirmed(), estimate=True)
+    total = size_bytes(fit[0], estimate=True)
     about = f"{fit[0].name}, {size(total)}" if total else fit[0].name
     if network_forbidden():
         return FirstStep(f"specdec pull ({about}), with the network")

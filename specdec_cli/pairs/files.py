@@ -34,7 +34,6 @@ from specdec_cli.models.translation import Translation, sample_text
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.catalog import (
     can_be_pulled,
-    confirmed,
     is_downloaded,
     is_local,
     network_forbidden,
@@ -309,7 +308,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         default = known.default_pair == pair.name
         other = ", or another default: specdec pairs use NAME" if default else ""
         which = f"the default pair {pair.name}" if default else pair.name
-        total = size_bytes(pair, confirmed(), estimate=True)
+        total = size_bytes(pair, estimate=True)
         # Of a pair that is partly here only the part that is not.
         partly = any(is_downloaded(*one) for one in pair.models)
         about = f": {error.message}" if partly else f" ({size(total)})" if total else ""

@@ -119,29 +119,18 @@ class TraceDisplay(JsonlDisplay):
 class RoundLines:
     """`--rounds`: each round as one line on `err`, append-only, every token whole."""
 
-    def __init__(self, err: TextIO, plain: bool, free: Callable[[], bool] = lambda: True) -> None:
-        """While it is not `free`, lines wait: another text's line is open on the same terminal."""
-        self._console, self._free = make_console(err, plain=plain), free
-        self._waiting: list[Text] = []
+    def __init__(self, err: TextIO, plain: bool) -> None:
+        self._console = make_console(err, plain=plain)
 
     def handle(self, event: Event) -> None:
-        """A round's line, once `free`."""
+        """A round's line at once."""
         if isinstance(event, Start):
             self._rows = RoundRows(event, cut=False)
         elif isinstance(event, RoundDone):
-            self._waiting.append(self._rows.row(event))
-        self.flush()
-
-    def flush(self) -> None:
-        """Prints the lines that wait, if `free`."""
-        if self._free():
-            lines, self._waiting = self._waiting, []
-            print_lines(self._console, lines, None)
+            print_lines(self._console, [self._rows.row(event)], None)
 
     def close(self) -> None:
-        """As `flush`; a closed stream is ignored."""
-        with suppress(OSError, ValueError):
-            self.flush()
+        """Nothing to do: every line was printed."""
 
 
 class PlainDisplay:
@@ -159,13 +148,13 @@ class PlainDisplay:
     ) -> None:
         """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer.
 
-        `rounds` prints every round on `err`.
+        `rounds` prints every round on `err`; where that is the terminal of `out`, the answer comes behind them, whole.
         """
         self._answer = answer or AnswerWriter(out)
         self._console = make_console(err, plain=plain)
         self._folds, self._closing = is_terminal(err), closing
-        shared = same_terminal(out, err)
-        self._lines = RoundLines(err, plain, lambda: not shared or self._answer.between_lines) if rounds else None
+        self._lines = RoundLines(err, plain) if rounds else None
+        self._waits, self._held = rounds and same_terminal(out, err), ""
         self._start: Start | None = None
         self._prefill: Prefill | None = None
         self._reading = StatusLine(err, READING, shown=closing is not None, plain=plain)
@@ -173,10 +162,10 @@ class PlainDisplay:
 
     def handle(self, event: Event) -> None:
         """Streams a round's text; at the end of the reply adds a newline and the closing lines."""
-        if self._lines and not isinstance(event, Finish | Failure):
-            self._lines.handle(event)
         if not isinstance(event, Start | Reading | Prefill):
             self._open.close()
+        if self._lines:
+            self._lines.handle(event)
         match event:
             case Start():
                 self._start = event
@@ -203,18 +192,15 @@ class PlainDisplay:
             self._end()
 
     def _say(self, text: str) -> None:
-        """Rounds' lines that wait for the end of the answer's line go to where `text` ends it."""
-        ended = text.rfind("\n") + 1
-        if self._lines and ended:
-            self._answer.write(text[:ended])
-            self._lines.flush()
-            text = text[ended:]
-        self._answer.write(text)
+        if self._waits:
+            self._held += text
+        else:
+            self._answer.write(text)
 
     def _end(self) -> None:
+        held, self._held = self._held, ""
+        self._answer.write(held)
         self._answer.end()
-        if self._lines:
-            self._lines.flush()
 
 
 def display_of(

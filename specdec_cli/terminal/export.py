@@ -1,4 +1,4 @@
-"""A result as a picture (.svg) or a page (.html), as rich records it: one file that loads nothing."""
+"""What a terminal shows as a picture, or as part of a page, as rich records it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import re
 from collections.abc import Iterable
 from copy import copy
-from html import escape, unescape
+from html import unescape
 from typing import Final
 
 from rich.cells import cell_len
@@ -14,7 +14,7 @@ from rich.color_triplet import ColorTriplet
 from rich.console import Console, RenderableType
 from rich.terminal_theme import SVG_EXPORT_THEME
 
-from specdec_cli.terminal.html import sanitize
+from specdec_cli.terminal.html import Markup, sanitize
 
 COLUMNS: Final = 88
 THEME: Final = copy(SVG_EXPORT_THEME)
@@ -35,35 +35,24 @@ _SVG: Final = """\
 </g></g>
 </svg>
 """
-_HTML: Final = """\
-<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<style>
-{{stylesheet}}
-body {{{{ color: {{foreground}}; background: {{background}}; margin: 2rem }}}}
-pre {{{{ font: 14px/1.35 Menlo, "DejaVu Sans Mono", Consolas, monospace }}}}
-</style></head>
-<body><pre><code style="font: inherit">{{code}}</code></pre></body></html>
-"""
 _RUN: Final = re.compile(r'textLength="[\d.]+"( clip-path="[^"]*")>([^<]*)<')
 _CELL: Final = 12.2
 """Pixels of a cell in rich's pictures."""
 
 
-def recorder(columns: int = COLUMNS) -> Console:
-    """A console that keeps what is printed on it for `export_recorded`."""
+def recorder(columns: int) -> Console:
+    """A console that keeps what is printed on it."""
     return Console(
         record=True, file=io.StringIO(), width=columns, force_terminal=True, color_system="truecolor",
         no_color=False, markup=False, highlight=False, emoji=False,
     )  # fmt: skip
 
 
-def export_recorded(console: Console, suffix: str, title: str) -> str:
-    """What was printed on a `recorder`, as the text of a file that ends in `suffix`: .svg or .html."""
-    if suffix.lower() == ".html":
-        heading = escape(title).replace("{", "{{").replace("}", "}}")
-        return sanitize(console.export_html(theme=THEME, code_format=_HTML.format(title=heading)))
+def picture(title: str, parts: Iterable[RenderableType], columns: int = COLUMNS) -> str:
+    """`parts`, one below the other, as an SVG picture: one file that loads nothing."""
+    console = recorder(columns)
+    for part in parts:
+        console.print(part)
 
     def fit(run: re.Match[str]) -> str:
         """rich gives a run one cell for each character, wide ones too."""
@@ -72,9 +61,6 @@ def export_recorded(console: Console, suffix: str, title: str) -> str:
     return sanitize(_RUN.sub(fit, console.export_svg(title=title, theme=THEME, code_format=_SVG)))
 
 
-def picture(title: str, parts: Iterable[RenderableType], suffix: str, columns: int = COLUMNS) -> str:
-    """`parts`, one below the other, as a picture or a page."""
-    console = recorder(columns)
-    for part in parts:
-        console.print(part)
-    return export_recorded(console, suffix, title)
+def as_markup(console: Console) -> Markup:
+    """What was printed on a `recorder`, for a `pre` on black."""
+    return Markup(sanitize(console.export_html(theme=THEME, inline_styles=True, code_format="{code}")))

@@ -93,14 +93,6 @@ def visible(piece: str) -> str:
     return "".join(map(_picture, piece))
 
 
-def draw_controls(text: str) -> str:
-    """`text` with line breaks, tabs, spaces and joiners unchanged, and controls and bidi tricks as visible signs."""
-    return "".join(
-        char if char in " \n\t" or char in _JOINERS or unicodedata.category(char).startswith("M") else visible(char)
-        for char in text
-    )
-
-
 def _picture(char: str) -> str:
     if known := {" ": "␣", "\n": "↵", "\t": "⇥", "\x7f": "␡"}.get(char):
         return known

@@ -19,11 +19,6 @@ class AnswerWriter:
         """Writes and flushes the printable part."""
         self._put(self._filter.feed(text) if self._filter else text)
 
-    @property
-    def between_lines(self) -> bool:
-        """Whether a line of something else would cut none of the answer's."""
-        return self._last == "\n"
-
     def end(self) -> None:
         """Completes the answer; calling it again changes nothing."""
         if self._filter:

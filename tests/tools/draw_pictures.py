@@ -15,7 +15,7 @@ from rich.text import Text
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.judged import TokenStream
 from specdec_cli.core.trace import TraceReply, read_trace
-from specdec_cli.terminal.export import export_recorded, recorder
+from specdec_cli.terminal.export import picture
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES
 from specdec_cli.terminal.panel.frame import render
 from specdec_cli.terminal.panel.state import PanelState
@@ -41,12 +41,10 @@ def panel(reply: TraceReply) -> str:
                 answer.append(token.piece, ANSWER_STYLES[token.kind] if state.stats.draft_n else "")
             if event is rounds[len(rounds) // 2]:
                 break
-    console = recorder(WIDTH)
-    console.print(Text(f"$ specdec run {' '.join(ASKED[:-1])} '{ASKED[-1]}'", style="dim"))
+    asked = Text(f"$ specdec run {' '.join(ASKED[:-1])} '{ASKED[-1]}'", style="dim")
     answer.rstrip()
-    console.print(answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :])
-    console.print(render(state, WIDTH, 40))
-    return export_recorded(console, ".svg", "specdec")
+    said = answer[len(answer.plain) - len(answer.plain.lstrip("\n")) :]
+    return picture("specdec", [asked, said, render(state, WIDTH, 40)], WIDTH)
 
 
 def main() -> None:

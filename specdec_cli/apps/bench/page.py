@@ -6,31 +6,22 @@ Letters: K draft length, n rows of a target pass, v(n) its cost and c that of a 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.estimate import RULE
-from specdec_cli.apps.bench.report import CostCurve, LengthRow, Report, reports
+from specdec_cli.apps.bench.report import CostCurve, Report, reports
 from specdec_cli.apps.bench.result import BenchResult, kinds_of
-from specdec_cli.apps.bench.screen import KIND_HEADINGS, cells, furthest, has_interval, kind_cells, print_bench
+from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.core.gain import interpolate
 from specdec_cli.measure.intervals import FEWEST_PROMPTS
-from specdec_cli.terminal.export import export_recorded, recorder
+from specdec_cli.terminal.export import as_markup, recorder
 from specdec_cli.terminal.html import Markup, element, fill, joined, packaged
 
-PICTURE_COLUMNS: Final = 110
-HEADINGS: Final = (
-    *("K", "tokens/s", "speed-up", "accepted", "tokens per pass", "draft share", "pass cost", "first token"),
-    *("peak memory", "speed-up (dashed: plain)"),
-)
-CSV_FIGURES: Final = (
-    *("k", "source", "acceptance_rate", "judged_rate", "mean_acceptance_length", "draft_share", "verify_steps"),
-    *("ttft_seconds", "peak_memory_bytes"),
-)
+# As wide as the widest table.
+COLUMNS: Final = 110
 TERMS: Final = (
     ("K", "draft length: tokens drafted a round; K 0 is plain decoding by mlx-lm, the baseline of every speed-up."),
     ("speed-up", "tokens a second ÷ the baseline's, prompt by prompt; the mean of their logarithms, as a ratio."),
@@ -40,8 +31,8 @@ TERMS: Final = (
         f"{FEWEST_PROMPTS} prompts were measured, and where it is wider than the figure.",
     ),
     ("accepted", "accepted ÷ drafted tokens. The draft accuracy a is accepted ÷ (accepted + rejected)."),
-    ("tokens per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
-    ("draft share", "the draft's part of a round's time."),
+    ("per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
+    ("draft", "the draft's part of a round's time."),
     ("pass cost", "v(K + 1) below: the time of a target pass that checks K tokens, in plain tokens."),
     (
         "c, v(n)",
@@ -51,21 +42,13 @@ TERMS: Final = (
 )
 
 
-def title(result: BenchResult) -> str:
-    return f"{result.settings.pair} on {result.environment.chip}"
-
-
 def html_page(result: BenchResult) -> str:
-    """The whole page."""
-    found = reports(result)
-    prompts = {sample.prompt for sample in result.samples}
-    date = result.environment.date[:16].replace("T", " ")
-    warning = element("p", "Interrupted: these numbers are valid, but fewer than planned.", class_="advice open")
+    """The whole page: what the terminal shows, the sliders, and what every word means."""
+    found, console = reports(result), recorder(COLUMNS)
+    print_bench(console, result, found)
     values = {
-        "title": title(result),
-        "subtitle": f"target {result.settings.target} · {date} · {len(prompts)} prompts",
-        "warnings": warning if result.partial else "",
-        "sections": joined([_section(report) for report in found], "\n"),
+        "title": f"{result.settings.pair} on {result.environment.chip}",
+        "report": as_markup(console),
         "explorer": _explorer(found),
         "facts": _terms(facts(result)),
         "terms": _terms(TERMS),
@@ -74,57 +57,10 @@ def html_page(result: BenchResult) -> str:
     return fill("bench", values)
 
 
-def svg_picture(result: BenchResult) -> str:
-    """The tables and sentences of the terminal."""
-    console = recorder(PICTURE_COLUMNS)
-    print_bench(console, result, reports(result))
-    return export_recorded(console, ".svg", f"specdec bench: {title(result)}")
-
-
-def markdown(result: BenchResult) -> str:
-    """Tables and sentences to paste into an issue or a README."""
-    lines = [f"## specdec bench: {title(result)}"]
-    for report in reports(result):
-        rows = [(cells(row), report.recommendation.marks(row.k)) for row in report.rows]
-        lines += ["", f"### {report.name}", "", *_markdown_table(HEADINGS[:-1], rows), ""]
-        if report.kinds:
-            lines += [*_markdown_table(KIND_HEADINGS, [(kind_cells(row), False) for row in report.kinds]), ""]
-        lines += [f"**{sentences.conclusion(report)}.** {sentences.break_even(report)}".strip(), ""]
-        lines += ["```sh", sentences.command(report), "```"]
-    told = "; ".join(f"{name}: {value}" for name, value in facts(result))
-    return "\n".join([*lines, "", f"<sub>{told}{'; interrupted' if result.partial else ''}</sub>", ""])
-
-
-def _markdown_table(headings: Sequence[str], rows: Sequence[tuple[Sequence[str], bool]]) -> list[str]:
-    """Rows that are chosen are bold."""
-    bold = [[f"**{cell}**" if chosen and cell else cell for cell in row] for row, chosen in rows]
-    lines = [headings, ["---:" for _ in headings], *bold]
-    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines]
-
-
-def csv_table(result: BenchResult) -> str:
-    """A line for each K of each contender and temperature: of all prompts, then of each kind alone."""
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    ends = [f"{name}{end}" for name in ("speedup", "tokens_per_second") for end in ("", "_low", "_high")]
-    table.writerow(["draft", "temperature", "kind", *CSV_FIGURES, "prompts", *ends])
-    for report in reports(result):
-        at = report.condition
-        for row in (*report.rows, *report.kinds):
-            both = [(one.mean, *one.bounds) if one else ("",) * 3 for one in (row.speedup, row.tokens_per_second)]
-            figures = [getattr(row, name) for name in CSV_FIGURES]
-            prompts = row.speedup.prompts if row.speedup else 0
-            table.writerow([at.contender.name, at.temperature, row.kind, *figures, prompts, *both[0], *both[1]])
-    return out.getvalue()
-
-
 # Extension -> text of the file. Another format is one function and one line.
 WRITERS: Final[dict[str, Callable[[BenchResult], str]]] = {
     ".json": sentences.json_text,
     ".html": html_page,
-    ".svg": svg_picture,
-    ".md": markdown,
-    ".csv": csv_table,
 }
 
 
@@ -150,49 +86,6 @@ def verify_costs(curve: CostCurve) -> list[float]:
     """v(n) at [n - 1] for every n up to the largest measured one, linear in between; v(1) is a plain step."""
     known = {1: 1.0, **curve.verify}
     return [interpolate(known, n) for n in range(1, max(known) + 1)]
-
-
-def _section(report: Report) -> Markup:
-    """The recommendation, a row for each K and one for each kind of text."""
-    advice, conclusion, even = report.recommendation, sentences.conclusion(report), sentences.break_even(report)
-    look = {"use": "advice", "don't": "advice no"}.get(advice.answer, "advice open")
-    said = f"Recommended: {conclusion}" if advice.answer == "use" else f"{conclusion[:1].upper()}{conclusion[1:]}."
-    box = [element("strong", said), *([element("p", even, class_="soft")] if even else [])]
-    box.append(element("pre", element("code", sentences.command(report))))
-    most = furthest(report.rows)
-    rows = [([*cells(row), _gauge(row, most)], advice.marks(row.k)) for row in report.rows]
-    parts = [element("h2", report.name), element("div", *box, class_=look), _table(HEADINGS, rows, report.name)]
-    if report.kinds:
-        kinds = [(kind_cells(row), False) for row in report.kinds]
-        parts += [element("h3", "By kind of text"), _table(KIND_HEADINGS, kinds, f"kinds, {report.name}")]
-    return element("section", *parts)
-
-
-def _gauge(row: LengthRow, most: float) -> Markup:
-    """A bar from 0 to `most` with its interval, and plain decoding as a line."""
-
-    def percent(value: float) -> float:
-        return 100 * min(value / most, 1.0)
-
-    found = row.speedup
-    width = percent(found.mean) if found else 0.0
-    parts = [element("span", class_="pace" if row.measured else "pace few", style=f"width: {width:.1f}%")]
-    if found and has_interval(found):
-        left, right = percent(found.low), percent(found.high)
-        parts.append(element("i", style=f"left: {left:.1f}%; width: {right - left:.1f}%"))
-    parts.append(element("b", style=f"left: {percent(1.0):.1f}%"))
-    return element("span", *parts, class_="gauge")
-
-
-def _table(headings: Sequence[str], rows: Iterable[tuple[Sequence[str], bool]], name: str) -> Markup:
-    """Rows of cells, the first of each its label; those that are chosen are marked."""
-    head = element("tr", *(element("th", heading, scope="col") for heading in headings))
-    body = []
-    for (label, *figures), chosen in rows:
-        line = [element("th", label, scope="row"), *(element("td", cell) for cell in figures)]
-        body.append(element("tr", *line, **({"class_": "chosen"} if chosen else {})))
-    table = element("table", element("thead", head), element("tbody", *body))
-    return element("div", table, class_="wide", role="region", tabindex="0", aria_label=name)
 
 
 def _terms(pairs: Sequence[tuple[str, str]]) -> Markup:

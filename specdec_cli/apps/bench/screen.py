@@ -34,7 +34,6 @@ LAYOUTS: Final = (
 )
 # What the intervals are, below every table.
 LEGEND: Final = f"the 95 % interval over prompts, of at least {FEWEST_PROMPTS}"
-KIND_HEADINGS: Final = ("kind", "best K", "speed-up", "accepted", "")
 COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold yellow", "unknown": "bold yellow"}
 
 
@@ -77,7 +76,7 @@ def heading(result: BenchResult) -> Text:
 
 
 def cells(row: LengthRow) -> list[str]:
-    """K and the figures of one row, here and on the page."""
+    """K and the figures of one row."""
     steps, seconds = row.verify_steps, row.ttft_seconds
     return [
         str(row.k),
@@ -90,12 +89,6 @@ def cells(row: LengthRow) -> list[str]:
         "" if seconds is None else f"{1000 * seconds:.0f} ms" if seconds < 0.9995 else f"{seconds:.1f} s",
         "" if row.peak_memory_bytes is None else size(row.peak_memory_bytes),
     ]
-
-
-def kind_cells(row: LengthRow) -> list[str]:
-    """The best K of one kind of text, under KIND_HEADINGS."""
-    speedup = f"{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×"
-    return [row.kind, str(row.k), speedup, percent(row.acceptance_rate, unknown=""), row.advice]
 
 
 def rows_table(report: Report, width: int) -> Table:
@@ -146,7 +139,7 @@ def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text
     if value is None:
         return Text("")
     line, cross = ("━", "┿") if measured else ("╌", "┼")
-    reached, low, high = (round(end / most * cells) for end in (value.mean, value.low, value.high))
+    reached, low, high = (round(min(end / most, 2) * cells) for end in (value.mean, value.low, value.high))
     plain = min(cells - 1, round(cells / most) - 1)
     drawn = [line if at < reached else " " for at in range(cells)]
     if has_interval(value):
@@ -160,10 +153,11 @@ def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text
 
 def kinds_table(kinds: Sequence[LengthRow]) -> Table:
     """The best K of each kind of text."""
-    table = _table(KIND_HEADINGS[0], KIND_HEADINGS[1:])
+    table = _table("kind", ("best K", "speed-up", "accepted", ""))
     for row in kinds:
-        *figures, advice = kind_cells(row)
-        table.add_row(*map(safe, figures), Text(advice, "yellow"))
+        speedup = f"{sentences.spread(row.speedup, 2)}×" if row.k else "1.00×"
+        figures = row.kind, str(row.k), speedup, percent(row.acceptance_rate, unknown="")
+        table.add_row(*map(safe, figures), Text(row.advice, "yellow"))
     return table
 
 

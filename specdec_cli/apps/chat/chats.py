@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import shlex
 import sys
-from pathlib import Path
 
 import typer
 
 from specdec_cli.command.command import ask, grouped, notify
-from specdec_cli.command.export import write_export
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
 
@@ -21,7 +19,7 @@ app.add_typer(chats_app, name="chats")
 @chats_app.callback()
 @grouped
 def chats(*, context: typer.Context) -> None:
-    """Your kept chats: list, show, export, delete."""
+    """Your kept chats: list, show, delete."""
     if context.invoked_subcommand is not None:
         return
     from specdec_cli.apps.chat.screen import print_chats
@@ -36,10 +34,10 @@ def chats(*, context: typer.Context) -> None:
 
 @chats_app.command("show")
 @grouped
-def show(*, number: int, export: Path | None = None) -> None:
-    """Print a kept chat, or write it to a Markdown file.
+def show(*, number: int) -> None:
+    """Print a kept chat.
 
-    A pipe gets Markdown. Thinking is left out.
+    A pipe or a file gets Markdown. Thinking is left out.
     """
     from specdec_cli.apps.chat.screen import as_markdown, print_chat
     from specdec_cli.session.kept_chats import kept_chat, pair_of, written_on
@@ -53,11 +51,9 @@ def show(*, number: int, export: Path | None = None) -> None:
     messages = [("System", chat.system)] if chat.system else []
     for turn in chat.turns:
         messages += [("You", turn.user), (str(turn.answer.facts.get("pair") or pair), turn.answer.text)]
-    text = as_markdown(f"Chat with {pair}", f"{written_on(path)}, {count(len(chat.turns), 'turn')}", messages)
-    if export is None:
-        print_chat(sys.stdout, text)
-    else:
-        write_export("--export", export, text, shown=True, plain=False)
+    print_chat(
+        sys.stdout, as_markdown(f"Chat with {pair}", f"{written_on(path)}, {count(len(chat.turns), 'turn')}", messages)
+    )
 
 
 @chats_app.command("delete")

@@ -26,7 +26,6 @@ from specdec_cli.core.gain import expected_tokens
 from specdec_cli.engine import device
 from specdec_cli.hub import cache_folder, settings
 from specdec_cli.hub.cache import heads_folder
-from specdec_cli.pairs.catalog import confirmed_file
 from specdec_cli.pairs.drafts import compared_file
 from specdec_cli.pairs.registry import user_file
 from specdec_cli.pairs.tuned import tuned_folder
@@ -121,7 +120,6 @@ def places() -> Iterator[tuple[str, list[Path], str]]:
     yield "measured costs", [cost_file().path], ""
     yield "self-test", [record_file()], ""
     yield "servers' logs", [servers_folder()], ""
-    yield "Hub's answers", [confirmed_file()], ""
     yield "compared tokenizers", [compared_file()], ""
     yield "settings", [config_file()], ""
     yield "your pairs", [user_file()], ""

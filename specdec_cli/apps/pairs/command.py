@@ -17,12 +17,12 @@ app.add_typer(pairs_app, name="pairs")
 
 @pairs_app.callback()
 @grouped
-def pairs(*, context: typer.Context, json: bool = False, online: bool = False, every: bool = False) -> None:
+def pairs(*, context: typer.Context, json: bool = False, every: bool = False) -> None:
     """The pairs specdec knows: sizes, here or not, fits or not."""
     if context.invoked_subcommand is None:
         from specdec_cli.apps.pairs import entries
 
-        entries.show(json, online, every)
+        entries.show(json, every)
 
 
 @pairs_app.command("add")

@@ -26,11 +26,9 @@ from specdec_cli.system.machine import physical_bytes
 from specdec_cli.terminal.display import print_json
 
 
-def show(json: bool, online: bool, every: bool) -> None:
+def show(json: bool, every: bool) -> None:
     """All of them on stdout. Raises: NotAvailable for models that are partly here, once all is told."""
     known = catalog.registry()
-    if online:
-        say(*(f"{name}: {problem}" for name, problem in catalog.confirm(catalog.hub_ids(known)).items()))
     rows = catalog.rows(known)
     best = [pair.name for pair in fitting(known)[:1]]
     rows = [replace(row, recommended=row.pair.name in best) for row in rows]
@@ -139,7 +137,7 @@ def _bring(pair: Pair, yes: bool) -> None:
         )
     from specdec_cli.pairs.pull import pull  # with mlx
 
-    total = catalog.size_bytes(pair, catalog.confirmed())
+    total = catalog.size_bytes(pair)
     ask(f"{pair.name} is not here{f' ({size(total)})' if total else ''}. Pull it now?", yes)
     pull(pair, PullScreen(sys.stderr), context_tokens=None, verify=False, force=False)
 

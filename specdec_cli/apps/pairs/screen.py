@@ -127,7 +127,7 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
         parts.append(f"translated: the draft can say so much of a sample text; below {least} it is refused")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
-        parts.append(f"{unverified} of {len(rows)} are unverified: specdec pairs --online asks the Hub")
+        parts.append(f"{unverified} of {len(rows)} are unverified: specdec check NAME asks the Hub")
     return parts
 
 

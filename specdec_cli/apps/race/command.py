@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 EXAMPLES = """specdec race --raw -n 100 'def read_lines(path):'
-specdec race 'Why is the sky blue?' --export race.md --export race.svg
+specdec race 'Why is the sky blue?' --export race.svg
 specdec race -k 0 'Hi'   plain against plain: what chance alone does"""
 
 
@@ -62,14 +62,13 @@ def race(
     """
     asked = AnswerSettings.read(answer, sampling)
     same_text(asked.asked, sampling.temp or 0.0)  # refused before anything is loaded
-    files = tuple(export or ())
-    require_writable("--export", files, (".json", ".md", ".svg", ".html"))
+    require_writable("--export", export or (), (".svg",))
     text = read_prompt(prompt, command="specdec race")
     events = run_race(models, asked, RacePrompt(text, raw, answer.system), json=json, quiet=quiet, plain=plain)
-    for file in files:
-        from specdec_cli.apps.race.screen import race_file
+    for file in export or ():
+        from specdec_cli.apps.race.screen import race_picture
 
-        write_export("--export", file, race_file(events, file.suffix.lower()), shown=not (quiet or json), plain=plain)
+        write_export("--export", file, race_picture(events), shown=not (quiet or json), plain=plain)
     require_lossless(events)
 
 

@@ -78,7 +78,7 @@ def _write_json(out: TextIO, event: RaceEvent) -> None:
 
 
 def _write_lines(out: TextIO, plain: bool, state: RaceState, event: RaceEvent) -> None:
-    """At the end the text, the figures of both lanes, and the verdict."""
+    """At the end the text, the settings, the figures of both lanes, and the verdict."""
     state.apply(event)
     if not isinstance(event, RaceFinish):
         return
@@ -86,21 +86,16 @@ def _write_lines(out: TextIO, plain: bool, state: RaceState, event: RaceEvent) -
         writer, ended = AnswerWriter(out), state.lanes[name].finish
         writer.write(ended.text if ended else "")
         writer.end()
-    console = make_console(out, plain=plain)
-    console.print()
-    for line in result_lines(state, event):
-        console.print(Text(line), soft_wrap=True)
-
-
-def result_lines(state: RaceState, finish: RaceFinish) -> list[str]:
-    """The settings, the figures of both lanes, and the verdict."""
     lines = [SEPARATOR.join(_settings(state))]
     for name, lane in state.lanes.items():
         pace = speed(lane.tokens / lane.seconds if lane.seconds else None)
         counted = f"{count(lane.tokens, 'token')} in {count(len(lane.rounds), 'target pass')}"
         prompt = f"prompt {lane.prefill_seconds or 0.0:.2f} s"
         lines.append(f"{name:<9}{counted}, {lane.seconds:.2f} s, {pace}; {prompt}")
-    return [*lines, *verdict(finish)]
+    console = make_console(out, plain=plain)
+    console.print()
+    for line in (*lines, *verdict(event)):
+        console.print(Text(line), soft_wrap=True)
 
 
 class LiveRace:
@@ -141,24 +136,19 @@ class LiveRace:
         return frame_rows(self._view, width, height - below)
 
 
-def race_file(events: Sequence[RaceEvent], suffix: str) -> str:
-    """A race that ended: its events (.json), its figures (.md), or all of both texts as a picture or a page."""
-    if suffix == ".json":
-        return json.dumps([race_dict(event) for event in events], indent=1) + "\n"
+def race_picture(events: Sequence[RaceEvent]) -> str:
+    """A race that ended as an SVG picture of all of both texts."""
     view = RaceView()
     for event in events:
         view.apply(event)
     finish, start = view.state.finish, view.state.start
     assert finish is not None and start is not None
-    if suffix == ".md":
-        lines = "\n".join([*result_lines(view.state, finish), f"{start.machine}{SEPARATOR}{IN_TURNS}"])
-        return f"## specdec race: {headline(view.state)}\n\n```\n{safe(lines)}\n```\n"
     column = (PICTURE_COLUMNS - 7) // 2
     tallest = max(len(view.text_rows(name, column, LONGEST)) for name in LANES)
     prompt = [] if start.raw else [Text(f"prompt: {safe(start.prompt)}", "dim")]
     told = [*verdict_lines(finish, PICTURE_COLUMNS), Text(safe(f"{start.machine}{SEPARATOR}{IN_TURNS}"), "dim")]
     rows = [*prompt, *frame_rows(view, PICTURE_COLUMNS, tallest + ROUNDS + 8, tallest), *told]
-    return picture(f"specdec race: {headline(view.state)}", rows, suffix, PICTURE_COLUMNS)
+    return picture(f"specdec race: {headline(view.state)}", rows, PICTURE_COLUMNS)
 
 
 # Words

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 EXAMPLES = """specdec run --trace answer.jsonl 'Return the lines of a file.'
 specdec replay answer.jsonl --speed 0.5
-specdec replay answer.jsonl --html answer.html"""
+specdec replay answer.jsonl --svg answer.svg"""
 
 
 @app.command(epilog=EXAMPLES)
@@ -40,10 +40,9 @@ def replay(
     file: Path,
     speed: float | None = None,
     svg: Path | None = None,
-    html: Path | None = None,
     display: LookOptions,
 ) -> None:
-    """Play a trace again, or export it as a picture or a page.
+    """Play a trace again, or export it as a picture.
 
     Accepted and rejected words, and the target's own, have colours and marks.
     """
@@ -53,23 +52,22 @@ def replay(
     if speed is not None and not speed > 0.0:
         raise UsageError(f"--speed {speed} is not above 0", "for example: --speed 0.5")
     trace = read_trace(file)
+    name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     finished = True
-    if svg is None and html is None:
-        finished = _play(trace, speed, display.look)
-    for option, target, suffix in (("--svg", svg, ".svg"), ("--html", html, ".html")):
-        if target is not None:
-            write_export(option, target, trace_picture(trace, suffix), shown=not display.quiet, plain=display.plain)
+    if svg is None:
+        finished = _play(trace, name, speed, display.look)
+    else:
+        write_export("--svg", svg, trace_picture(trace, name), shown=not display.quiet, plain=display.plain)
     if finished and trace.cut_short and not display.quiet:
         notify(f"{file} ends before its last reply does", display.plain)
     if not finished:
         raise typer.Exit(130)
 
 
-def _play(trace: Trace, speed: float | None, look: Look) -> bool:
+def _play(trace: Trace, name: str, speed: float | None, look: Look) -> bool:
     """Whether it came to its end."""
     from specdec_cli.terminal.display import open_display, print_error
 
-    name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     with ExitStack() as stack:
         screen = open_display(sys.stdout, sys.stderr, look, name)
         interrupt = stack.enter_context(Interrupt())

@@ -293,8 +293,6 @@ def test_the_demo_says_what_the_same_race_counts(specdec):
 
 FAILS = "cannot be fetched from http://127.0.0.1:9: "
 OFFLINE = [
-    (["pairs", "--online"], {"HF_ENDPOINT": NOBODY}, FAILS),
-    (["pairs", "--online"], {"HF_HUB_OFFLINE": "1"}, "--online asks the Hub, and HF_HUB_OFFLINE forbids it"),
     (["check", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
     (
         ["check", "tiny", "--offline"],

@@ -15,7 +15,6 @@ CODES = {
     "SpecdecError": 1,
     "UsageError": 2,
     "NotAvailable": 3,
-    "Unanswered": 3,
     "PartlyHere": 3,
     "Refused": 4,
     "DoesNotFit": 5,

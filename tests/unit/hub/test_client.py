@@ -13,7 +13,7 @@ from huggingface_hub import constants, errors
 from huggingface_hub.utils import httpx
 
 from fakes.hub_client import ask
-from specdec_cli.core.errors import DoesNotFit, NotAvailable, Unanswered
+from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.hub import client
 from specdec_cli.hub.client import AGAIN, OFFICIAL, as_user_error, explain
 
@@ -49,7 +49,7 @@ def test_a_wait_of_hours_or_years_is_refused_and_a_short_one_left_to_the_library
     request = httpx.Request("GET", "https://huggingface.co/api/models/o/n")
     answer = httpx.Response(status, headers=headers, request=request)
     told = rf"huggingface.co asks to wait .*{said} \({status}\)"
-    with pytest.raises(Unanswered, match=told) if said else nullcontext():
+    with pytest.raises(NotAvailable, match=told) if said else nullcontext():
         client.refuse_long_wait(answer)
 
 
@@ -62,9 +62,9 @@ def test_no_private_module_of_the_library_is_imported():
 
 FETCHED = "org/tiny cannot be fetched from https://hub.test: "
 FAILURES = [
-    (httpx.ReadTimeout("slow"), Unanswered, FETCHED + "slow", "check the network"),
-    (httpx.ReadError("reset"), Unanswered, FETCHED + "reset", AGAIN),
-    (errors.OfflineModeIsEnabled("unset HF_HUB_OFFLINE"), Unanswered, FETCHED + "unset HF_HUB_OFFLINE", "--offline"),
+    (httpx.ReadTimeout("slow"), NotAvailable, FETCHED + "slow", "check the network"),
+    (httpx.ReadError("reset"), NotAvailable, FETCHED + "reset", AGAIN),
+    (errors.OfflineModeIsEnabled("unset HF_HUB_OFFLINE"), NotAvailable, FETCHED + "unset HF_HUB_OFFLINE", "--offline"),
     (json.JSONDecodeError("no", "<html>", 0), NotAvailable, "does not answer like a Hub", "a login page"),
     (OSError(errno.EDQUOT, "quota"), DoesNotFit, "is full, and org/tiny is incomplete", "HF_HOME"),
     (RuntimeError("write: (os error 28)"), DoesNotFit, "is full", "free some space"),

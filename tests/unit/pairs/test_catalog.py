@@ -1,4 +1,4 @@
-"""The known pairs: sizes, what fits, what the Hub confirmed, what a removal frees. The Hub is a function."""
+"""The known pairs: sizes, what fits, what a removal frees."""
 
 import pytest
 
@@ -16,33 +16,16 @@ KNOWN = Registry({"small": SMALL, "big": BIG}, None)
 
 
 @pytest.fixture(autouse=True)
-def _memory(monkeypatch, tmp_path):
+def _memory(monkeypatch):
     monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
-    monkeypatch.setattr(catalog, "confirmed_file", lambda: tmp_path / "cache" / "confirmed.json")
     monkeypatch.setattr(catalog, "_disk_bytes", lambda name, revision: None)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 
-class Snapshot:
-    total_bytes = 123
-
-
-def hub(monkeypatch, answers):
-    """`hub.resolve` with these answers: None a snapshot, else an error to raise."""
-
-    def resolve(name):
-        if answers[name] is not None:
-            raise answers[name]
-        return Snapshot()
-
-    monkeypatch.setattr(catalog.hub, "resolve", resolve)
-
-
-def test_a_size_comes_from_the_disk_then_the_hub_then_models_toml(monkeypatch):
-    assert catalog.size_bytes(SMALL, {}) == 4 * GB
-    assert catalog.size_bytes(SMALL, {"org/small": 5 * GB}) == 6 * GB
+def test_a_size_comes_from_the_disk_then_models_toml(monkeypatch):
+    assert catalog.size_bytes(SMALL) == 4 * GB
     monkeypatch.setattr(catalog, "_disk_bytes", lambda name, revision: 7 if name == "org/tiny" else None)
-    assert catalog.size_bytes(SMALL, {"org/small": 5, "org/tiny": 5}) == 12
+    assert catalog.size_bytes(SMALL) == 3 * GB + 7
 
 
 @pytest.mark.parametrize(
@@ -77,26 +60,10 @@ def test_the_recommended_pair_is_the_largest_that_fits(monkeypatch):
         recommended(KNOWN)
 
 
-def test_confirmed_answers_are_kept_and_a_vanished_model_is_forgotten(monkeypatch):
-    hub(monkeypatch, {"org/a": None, "org/b": None})
-    catalog.confirm(["org/a", "org/b"])
-    hub(monkeypatch, {"org/b": NotAvailable("gone", "")})
-    assert catalog.confirm(["org/b"]) == {"org/b": "gone"}
-    assert catalog.confirmed() == {"org/a": 123}
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(NotAvailable, match="HF_HUB_OFFLINE forbids it"):
-        catalog.confirm(["org/a"])
-
-
-def test_a_pair_is_verified_once_the_hub_knows_both_models():
-    assert not catalog.verified(SMALL, {"org/small": 1}).verified
-    assert catalog.verified(SMALL, {"org/small": 1, "org/tiny": 1}).verified
-
-
-def test_hub_ids_are_each_named_once_and_local_models_never(tmp_path):
-    local = Pair("local", str(tmp_path), "org/tiny")
-    assert catalog.hub_ids(Registry({"small": SMALL, "local": local}, None)) == ["org/small", "org/tiny"]
-    assert catalog.users_of("org/tiny", Registry({"small": SMALL, "local": local}, None)) == ["small", "local"]
+def test_a_pair_is_verified_where_its_entry_says_so_or_the_hub_knows_none_of_it(tmp_path):
+    local, stated = Pair("local", str(tmp_path), None), Pair("stated", "org/a", None, verified=True)
+    known = Registry({pair.name: pair for pair in (SMALL, local, stated)}, None)
+    assert [row.pair.verified for row in catalog.rows(known)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

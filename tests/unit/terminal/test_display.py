@@ -184,15 +184,15 @@ def test_a_round_s_line_is_there_with_its_round_and_those_of_a_reply_that_fails_
 
 
 @pytest.mark.slow
-def test_a_round_s_line_comes_with_the_end_of_the_answer_s_line_and_not_with_the_end_of_the_answer(
-    terminal: Terminal,
-) -> None:
-    """The bug: where rounds end amid a line, as after an indent, every line waited for the end."""
+def test_on_one_terminal_without_a_panel_rounds_come_at_once_and_the_answer_behind_them(terminal: Terminal) -> None:
+    """The bug: where rounds end amid a line of the answer, as after an indent, every round waited for its end."""
+    events = START, drafted(0, [], 0, "def f():"), drafted(1, ["\n    ", "if"], 1, "x"), Failure("boom", "again", 1)
     with open_display(terminal.out, terminal.err, Look(panel=False, rounds=True), "demo") as display:
-        for event in (START, drafted(0, [], 0, "def f():"), drafted(1, ["\n    ", "if"], 1, "x"), ROUNDS[4]):
+        for event in events[:3]:
             display.handle(event)
-        shown = [line.split()[0] for line in terminal.lines()]
-    assert shown == ["1", "def", "2", "x"]
+        assert [line.split()[0] for line in terminal.lines()] == ["1", "2"]
+        display.handle(events[3])
+    assert [line.split()[0] for line in terminal.lines()] == ["1", "2", "def", "x"]
 
 
 @pytest.mark.slow

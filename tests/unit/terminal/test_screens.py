@@ -16,7 +16,6 @@ from specdec_cli.apps.audit.screen import print_audit
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.apps.pairs.screen import print_pairs
-from specdec_cli.apps.replay import picture
 from specdec_cli.core.judged import TokenKind
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
@@ -96,7 +95,7 @@ def test_black_on_white_has_the_contrast_that_the_standard_says():
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
-@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES, picture.STYLES], ids=["answer", "rounds", "picture"])
+@pytest.mark.parametrize("styles", [ANSWER_STYLES, STYLES], ids=["answer", "rounds"])
 @pytest.mark.parametrize("background", ["#ffffff", "#000000"])
 def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, background):
     """Amber on white had 2.9. A word that is dim would have less than its colour."""

@@ -63,17 +63,12 @@ def test_the_list_has_the_last_chat_first_and_a_pipe_gets_a_line_each(three):
     )
 
 
-def test_show_and_export_give_one_document(three, tmp_path):
+def test_show_gives_a_document(three):
     document = (
         "# Chat with tiny\n\n02 Jan 2021, 1 turn\n\n## System\n\nBe brief.\n\n## You\n\nthird\n\n## tiny\n\nof of"
     )
     code, out, err = three("chats", "show", "2")
     assert (code, err) == (0, "") and out.startswith(document) and out.endswith("needle in a haystack\n")
-    file = tmp_path / "talk.md"
-    assert three("chats", "show", "2", "--export", file) == (0, "", f"wrote {file}\n")
-    assert file.read_text() == out
-    missing = tmp_path / "none" / "talk.md"
-    assert three.refused("chats", "show", "2", "--export", missing)[1].startswith(f"--export {missing} cannot be wr")
 
 
 @pytest.mark.parametrize("command", [("show", "4"), ("show", "0"), ("delete", "4", "--yes")])
@@ -96,12 +91,10 @@ def test_delete_asks_and_takes_one_chat_or_all(three):
     assert three("chats") == (0, "", "no chat is kept\n") and three("chats", "delete", "--all")[0] == 0
 
 
-def test_a_hostile_file_is_shown_filtered(specdec, tmp_path):
+def test_a_hostile_file_is_shown_filtered(specdec):
     keep("x", (HOSTILE, HOSTILE), pair=HOSTILE, system=HOSTILE)
-    file = tmp_path / "x.md"
-    specdec("chats", "show", "1", "--export", file)
     outputs = [specdec("chats", *words)[1] for words in ([], ["show", "1"])]
-    outputs += [specdec("chats", "delete", "1")[2], file.read_text()]
+    outputs.append(specdec("chats", "delete", "1")[2])
     assert outputs[0].split("\t")[2:] == ["abc d e\N{REPLACEMENT CHARACTER}", "1", "abc d e\N{REPLACEMENT CHARACTER}\n"]
     for output in outputs:
         assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\ud800]", output), ascii(output)

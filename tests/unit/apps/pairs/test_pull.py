@@ -1,4 +1,4 @@
-"""`specdec check`, `pull`, `rm` and `pairs --online` as a person types them: real processes against a Hub on loopback.
+"""`specdec check`, `pull` and `rm` as a person types them: real processes against a Hub on loopback.
 
 What each says and fetches of pairs of every kind is recorded (`golden/test_hub`): here is what happens on the way.
 """
@@ -21,7 +21,7 @@ from fakes.counting import CONFIG, NO_HEAD, counting_folder, counting_tensors
 from fakes.gemma import agreeing_folders
 from fakes.hub_server import Blob, Claimed
 from fakes.world import BIG, ODD, SMALL, finish, pulled_files, wait_for
-from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
+from specdec_cli.pairs.registry import load_registry, packaged_file
 from specdec_cli.system.machine import physical_bytes
 
 pytestmark = pytest.mark.slow
@@ -236,33 +236,6 @@ def test_rm_asks_a_person_and_a_no_and_ctrl_c_remove_nothing(pulled, answer, cod
     child.close()
     assert (child.exitstatus, "error" in child.before, told in child.before) == (code, code == 1, True)
     assert pulled.cached(BIG).exists()
-
-
-def test_pairs_online_clears_unverified_and_names_what_the_hub_lacks(world):
-    packaged = read_registry(packaged_file(), "packaged")
-    for pair in packaged.pairs.values():
-        for name, _ in pair.models:
-            if not name.startswith("specdec:"):
-                world.hub.commit(name, {"config.json": b"{}", "model.safetensors": b"x" * 1000})
-    done = world("pairs", "--online")
-    assert done.err.startswith(f"org/nowhere: org/nowhere cannot be fetched from {world.hub.url}: 404 Client Error. ")
-    assert re.fullmatch(r"1 of \d+ are unverified: specdec pairs --online asks the Hub", done.out.splitlines()[-1])
-    world.hub.forget()
-    rows = {row["name"]: row for row in json.loads(world("pairs", "--json").out)}
-    assert [name for name, row in rows.items() if not row["verified"]] == ["gone"]
-    size_bytes = sum(len(b.data) for n in (BIG, SMALL) for c in world.hub.repos[n].values() for b in c.values())
-    assert rows["tiny"]["size_bytes"] == size_bytes
-    assert world.hub.log == []
-
-
-def test_a_hub_in_trouble_confirms_nothing_and_forgets_nothing(world):
-    world.root.joinpath("cache/specdec").mkdir(parents=True)
-    kept = world.root / "cache/specdec/confirmed.json"
-    kept.write_text(json.dumps({BIG: 5, SMALL: 6}))
-    world.hub.fail("status", status=429, headers={"Retry-After": "1"})
-    done = world("pairs", "--online")
-    assert (done.code, " cannot be fetched from " in done.errors()[0]) == (3, True)
-    assert json.loads(kept.read_text()) == {BIG: 5, SMALL: 6}
 
 
 # Heads of one's own: from the original repository, in a file beside the target, and an assistant.

@@ -61,7 +61,7 @@ def test_what_can_run_now_comes_first_and_what_does_not_fit_is_folded():
         "\n"
         "* the default pair: used when you give no --pair\n"
         "ids without an organisation are mlx-community/…\n"
-        "1 of 4 are unverified: specdec pairs --online asks the Hub\n"
+        "1 of 4 are unverified: specdec check NAME asks the Hub\n"
     )
 
 
