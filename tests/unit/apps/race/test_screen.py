@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fakes.racing import lane_steps, scripted
-from fakes.ui_script import Terminal
 from specdec_cli.apps.race.events import DRAFTED, PLAIN, LaneSeconds, RaceFinish, RaceStart, RaceState
 from specdec_cli.apps.race.screen import GUESSED, OWN, LiveRace, RaceView, frame_rows, headline, race_display, verdict
 from specdec_cli.measure.divergence import Divergence, Token
@@ -130,31 +129,13 @@ def play(display, events):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("upto", [None, 30])
-def test_on_a_terminal_the_last_frame_stays_and_the_verdict_follows(upto):
-    terminal = Terminal(80, 24)
-    play(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted()[:upto])
-    lines = terminal.lines()
-    assert sum(line.startswith("╭─ race · demo") for line in lines) == 1
-    if upto is None:
-        assert lines[-2:] == [
-            "same text ✓ · not enough rounds to compare: 0.32 s instead of 0.64 s",
-            "8 target passes for 32 tokens, against 32",
-        ]
-    assert not terminal.screen.cursor.hidden and not terminal.scrolled()
-    terminal.close()
-
-
-@pytest.mark.slow
-def test_foreign_text_never_reaches_the_terminal_as_codes():
-    terminal = Terminal(80, 24)
+def test_foreign_text_never_reaches_the_terminal_as_codes(terminal):
     start = RaceStart("\x1b[2Jdemo[link=x]", "\x1b]0;t\x07p", True, "m", 0.1)
     foul = ("\x1b]0;owned", "\x07a", "\x9b2J", "b\n")
     play(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted(foul, start=start))
     assert any("demo[link=x]" in line for line in terminal.lines())
     assert any("␛]0;owned" in line for line in terminal.lines())  # drawn, in the row of its round
     assert not any(code in terminal.written for code in (b"\x1b]", b"\x07", b"\xc2\x9b"))
-    terminal.close()
 
 
 def test_in_a_pipe_there_are_lines_without_control_codes():
