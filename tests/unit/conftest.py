@@ -8,7 +8,8 @@ import pytest
 
 from fakes.command import Command
 from fakes.hub_server import HubServer
-from fakes.models import other_letters, tiny_folder
+from fakes.models import TINY, other_letters, tiny_folder
+from fakes.ui_script import Terminal
 from fakes.world import BIG, MODELS, ODD, SMALL, World
 
 
@@ -49,6 +50,21 @@ def pulled(world, home_after_pull):
     """The world after `pull tiny`: a commit's name depends on its contents' order only, so homes can be copied."""
     shutil.copytree(home_after_pull, world.root, symlinks=True, dirs_exist_ok=True)
     return world
+
+
+@pytest.fixture(scope="session")
+def endless(tmp_path_factory):
+    """A model that never stops, slow enough to be stopped."""
+    config = TINY | {"max_position_embeddings": 100_000}
+    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
+
+
+@pytest.fixture
+def terminal():
+    """One of 80 columns and 24 rows, with a screen behind it."""
+    made = Terminal(80, 24)
+    yield made
+    made.close()
 
 
 @pytest.fixture

@@ -31,13 +31,6 @@ from specdec_cli.terminal.terminal import make_console
 SUMMARY = "14 tokens in 5 passes · 283 tok/s · 3.39× faster (3.08–3.73) · accepted 64 % of drafted"
 
 
-@pytest.fixture
-def terminal():
-    made = Terminal(80, 24)
-    yield made
-    made.close()
-
-
 def opened(out: object, err: object, **options: object) -> type:
     """The kind of display these options give."""
     with open_display(out, err, Look(**options), "demo") as display:
@@ -309,12 +302,6 @@ def test_what_a_round_costs_and_where_drafting_pays_is_said_on_request() -> None
 )
 def test_an_error_is_two_lines_without_control_codes(error: DoesNotFit | Failure) -> None:
     assert error_lines(error).plain == "error: 14 GB of 8\nhint: ask less"
-
-
-def test_a_long_error_stays_two_lines_in_a_pipe_and_carries_no_escape() -> None:
-    err = io.StringIO()
-    print_error(err, DoesNotFit("x" * 200 + "\x1b]0;owned\x07", "y z " * 50))
-    assert err.getvalue() == "error: " + "x" * 200 + "\nhint: " + ("y z " * 50).strip() + "\n"
 
 
 def test_columns_are_aligned_and_filtered() -> None:

@@ -234,16 +234,3 @@ def test_in_the_panel_the_time_goes_on_between_two_chunks() -> None:
         assert not [thread for thread in threading.enumerate() if thread.name == "ticks"]
     finally:
         terminal.close()
-
-
-def test_a_prompt_that_takes_long_is_two_lines_in_a_pipe_and_none_where_nothing_is_to_be_said(monkeypatch) -> None:
-    clock, written = Clock(), []
-    monkeypatch.setattr(StatusLine.__init__, "__kwdefaults__", {**StatusLine.__init__.__kwdefaults__, "clock": clock})
-    for closing in (None, lambda *_: []):
-        err = io.StringIO()
-        display = PlainDisplay(io.StringIO(), err, closing=closing)
-        for event in script() if closing is None else [*READS, *script()[2:]]:
-            clock.now += 2.0 if event in READS else 0.0
-            display.handle(event)
-        written.append(err.getvalue())
-    assert written == ["", "reading the prompt, 1 234 tokens…\nreading the prompt: done in 6 s\n"]
