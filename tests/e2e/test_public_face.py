@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 import specdec_cli as specdec
-from fakes.models import tiny_folder
 from specdec_cli.core import kinds
-from specdec_cli.models.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -174,51 +172,3 @@ def test_half_a_character_in_a_shape_is_a_usage_error(pair, kind):
     request = specdec.Request(constraint=specdec.Constraint(kind, "a\udc80"))
     with pytest.raises(specdec.UsageError, match=r"the text is not UTF-8: byte 0x80 at 1 of 2|schema cannot be read"):
         list(pair.session().reply("hello", request))
-
-
-def test_an_unknown_pair_and_an_unknown_drafter_are_refused_before_any_weight():
-    with pytest.raises(specdec.NotAvailable, match="no pair named nonsense"):
-        specdec.load("nonsense")
-    with pytest.raises(specdec.UsageError, match="--drafter magic is unknown"):
-        specdec.load("demo", drafter="magic")
-
-
-def test_closing_the_events_cancels_and_the_session_goes_on(pair):
-    session = pair.session()
-    events = session.reply("hello", max_tokens=40)
-    for _ in range(4):
-        next(events)
-    events.close()
-    assert (
-        list(session.reply("hello", max_tokens=40))[-1].text
-        == list(pair.session().reply("hello", max_tokens=40))[-1].text
-    )
-
-
-def test_log_probabilities_on_request(pair):
-    events = list(pair.session().reply("hello", max_tokens=8, logprobs=2))
-    scores = [score for event in events if isinstance(event, specdec.RoundDone) for score in event.round.logprobs]
-    assert len(scores) == 8 and all(len(score.top) == 2 and score.logprob <= 0 for score in scores)
-
-
-TOOL = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
-TEMPLATE = (
-    "{%- for t in tools or [] -%}{{ t.function.name }}|{%- endfor -%}{%- for m in messages -%}{{ m.content }}"
-    "{%- for c in m.tool_calls or [] -%}<tool_call>{{ tool_call.name }}</tool_call>{%- endfor -%}{%- endfor -%}"
-)
-
-
-def test_tools_reach_the_template_and_calls_are_parsed(tmp_path):
-    from fakes.models import TINY, byte_tokenizer, write_tokenizer
-
-    folder = tiny_folder(tmp_path / "m")
-    write_tokenizer(folder, byte_tokenizer(), chat_template=TEMPLATE)
-    tokenizer = Tokenizer.load(folder, "m", TINY)
-    ids = tokenizer.render([{"role": "user", "content": "2+2"}], tools=[TOOL])
-    assert byte_tokenizer().decode(ids) == "add|2+2"
-    written = 'Sure.<tool_call>{"name": "add", "arguments": {"a": 2}}</tool_call> Done.'
-    text, calls = tokenizer.tool_calls(written, [TOOL])
-    assert text == "Sure. Done." and calls == [specdec.ToolCall("add", {"a": 2})]
-    for call in ("nonsense", '{"arguments": {}}', '{"name": "add", "arguments": "{"}', "[" * 100_000):
-        unread = f"<tool_call>{call}</tool_call>"
-        assert tokenizer.tool_calls(unread) == (unread, [])
