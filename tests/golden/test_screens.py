@@ -14,11 +14,12 @@ from dataclasses import fields, replace
 
 import pytest
 
-from fakes.bench import sample_result
+from fakes.bench import estimate, sample_result
 from fakes.racing import scripted
 from fakes.ui_script import GAIN, PREFILL, ROUNDS, START, WHY, drafted, finish, folded, measured, undrafted
 from golden.record import DATA, RECORDING
 from specdec_cli.apps.audit.screen import print_audit
+from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.result import Contender
 from specdec_cli.apps.bench.screen import print_bench
@@ -71,6 +72,7 @@ TURNS = [
     drafted(4, ["g"], 1, "h", "model"),
     drafted(5, ["i"], 0, "j", "ngram"),
 ]
+BENCH = sample_result(budget_seconds=120.0)
 RACE = scripted(("def", "日本 ", " x\n", "    return"))
 EARLY = next(at for at, event in enumerate(RACE) if getattr(event, "lane", "") == DRAFTED) + 4
 STOPPED = drafted(1, ["a", "<end>"], 2, "z")
@@ -94,6 +96,15 @@ def audit(*found: tuple[str, Divergence | None, int], change: float = 0.05, give
 def bench(*arguments: str, **settings: object) -> Screen:
     result = sample_result(*arguments, **settings)
     return lambda out: print_bench(make_console(out, plain=False), result, reports(result))
+
+
+def advised(arms: dict[int | str, list[float]], **settings: object) -> Screen:
+    """The sentence, the command and the draft's context of the entry, on log speed-ups by K, else on those measured."""
+    (found,) = reports(replace(BENCH, settings=replace(BENCH.settings, **settings)))
+    if arms:
+        vars(found)["estimates"] = [estimate(k, logs) for k, logs in arms.items()]
+    kept = "" if arms else f"draft_context = {sentences.entry(found)['draft_context']}"
+    return lambda out: out.write(f"{sentences.conclusion(found)}\n{sentences.command(found)}\n{kept}")
 
 
 def frame(state, width: int = 80, height: int = 24) -> Screen:
@@ -222,6 +233,18 @@ SCREENS = {
     "bench: several drafts are compared in one table at their best K": bench(
         contenders=(Contender("model", "org/small"), Contender("translated", "org/other"))
     ),
+    "bench: one K is faster, and a larger one not clearly": advised(
+        {2: [0.30, 0.36, 0.33, 0.35], 3: [0.31, 0.35, 0.31, 0.36]}
+    ),
+    "bench: none is, and auto loses nothing": advised({1: [0.2, -0.1, 0.15], "auto": [0.1, -0.1, 0.05]}),
+    "bench: all are slower": advised({1: [-0.2, -0.21, -0.19], 2: [-0.3, -0.31, -0.29]}),
+    "bench: one prompt is too few, and no longer bench is asked for": advised({1: [0.3], "auto": [0.2]}),
+    # K was written and commanded without the draft's context that it was measured under.
+    "bench: a context for one command": advised({}, draft_context=33, own_context=False),
+    "bench: all of it, under a rule": advised({}, draft_context="full", own_context=False, rule="token"),
+    "bench: the pair's own context": advised({}, draft_context=33),
+    "bench: a pair that has no name": advised({}, draft_context=33, named=False),
+    "bench: a pair that has no name, and the usual context": advised({}, draft_context=1024, named=False),
     "panel: running, the newest rounds a row each and the verdict": frame(folded(measured(ROUNDS[:4], GAIN))),
     "panel: of plain decoding the target's words alone": frame(PLAIN, 60),
     "panel: an adaptive reply that never drafted says why": frame(undrafted().apply(Finish("stop", "x", (), "", {}))),
