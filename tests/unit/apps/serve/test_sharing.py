@@ -50,42 +50,32 @@ def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
 
 
 @pytest.mark.parametrize(
-    "error",
-    [RuntimeError("[METAL] Insufficient Memory"), RuntimeError("[METAL] Impacting Interactivity"), ValueError("?")],
+    ("what", "at", "error"),
+    [
+        ("queue", 6, RuntimeError("[METAL] Insufficient Memory")),
+        ("queue", 6, RuntimeError("[METAL] Impacting Interactivity")),
+        ("queue", 6, ValueError("?")),
+        ("read", 1, RuntimeError("[METAL] Insufficient Memory")),
+    ],
+    ids=str,
 )
-def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, error):
-    queue, passes = Batch.queue, []
+def test_a_shared_pass_or_reading_that_fails_ends_those_who_share_it_and_nobody_later(
+    pair, desk, monkeypatch, what, at, error
+):
+    done, sharers = getattr(Batch, what), []
 
-    def failing(self, tokens):
-        passes.append(len(self.members))
-        if len(passes) == 6:
+    def failing(self, asked):
+        sharers.append(len(self.members) if what == "queue" else len(asked))
+        if len(sharers) == at:
             raise error
-        queue(self, tokens)
+        done(self, asked)
 
-    monkeypatch.setattr(Batch, "queue", failing)
-    jobs = plain_jobs(3, 24)
-    ends = [client.end for client in together(desk, jobs)]
-    failed = [end for end in ends if isinstance(end, Failure)]
-    assert len(failed) == passes[5] >= 2 and all(end.hint for end in failed)
-    assert [client.end.tokens for client in together(desk, jobs)] == [alone(pair, one) for one in jobs]
-
-
-def test_a_reading_that_fails_ends_the_requests_whose_prompts_it_read_and_no_later_one(pair, desk, monkeypatch):
-    read, readings = Batch.read, []
-
-    def failing(self, unread):
-        readings.append(len(unread))
-        if len(readings) == 1:
-            raise RuntimeError("[METAL] Insufficient Memory")
-        read(self, unread)
-
-    monkeypatch.setattr(Batch, "read", failing)
-    jobs = plain_jobs(4, 20)
-    ends = [client.end for client in together(desk, jobs)]
-    assert sum(isinstance(end, Failure) and "memory" in end.message for end in ends) == readings[0] > 1
-    again = plain_jobs(4, 20, first=40)
+    monkeypatch.setattr(Batch, what, failing)
+    failed = [end for client in together(desk, plain_jobs(4, 24)) if isinstance(end := client.end, Failure)]
+    assert len(failed) == sharers[at - 1] >= 2 and all(end.hint for end in failed)
+    again = plain_jobs(4, 24, first=40)
     assert [client.end.tokens for client in together(desk, again)] == [alone(pair, one) for one in again]
-    assert len(readings) > 1
+    assert len(sharers) > at
 
 
 def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, monkeypatch):
