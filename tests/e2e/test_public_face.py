@@ -1,4 +1,4 @@
-"""`import specdec_cli as specdec`: what is promised is there, light to import, and says what is wrong in two lines."""
+"""`import specdec_cli as specdec`: what is promised is there, and light to import; what it refuses is in `golden`."""
 
 import json
 import subprocess

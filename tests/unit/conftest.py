@@ -1,4 +1,4 @@
-"""A Hub on loopback with tiny models, and homes in which `specdec` finds it."""
+"""A Hub on loopback with tiny models, homes in which `specdec` finds it, and terminals."""
 
 from __future__ import annotations
 

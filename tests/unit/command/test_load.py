@@ -1,4 +1,4 @@
-"""From options to a loaded pair: which, what is said meanwhile or after a slip, where nobody chose, offline."""
+"""From options to a loaded pair: which, what is said meanwhile or after a slip, where nobody chose."""
 
 from __future__ import annotations
 
@@ -29,12 +29,6 @@ LINE = "demo pair: it completes Python and knows nothing else; a real one: specd
 def models(tiny_pair):
     target, draft = map(str, tiny_pair)
     return ModelOptions(target=target, draft=draft)
-
-
-def test_a_pair_by_name_and_by_its_models(models):
-    assert specify(ModelOptions(pair="demo")).pair.name == "demo"
-    found = specify(models).pair
-    assert (found.target, found.draft) == (models.target, models.draft)
 
 
 @pytest.mark.parametrize(

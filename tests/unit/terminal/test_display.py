@@ -1,4 +1,4 @@
-"""Which display the options choose, the plain and the JSON one, several as one; summaries, errors and tables."""
+"""Which display the options choose, the plain and the JSON one, several as one; errors and tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`specdec audit`: its list of K, its table and its exit code; each result is named without colour."""
+"""`specdec audit`: its list of K, and its table."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a result says: each arm and its K, rows, kinds, costs and sentences; its file."""
+"""What a result says: each arm and its K, rows, kinds, costs and entry; its file."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_d
     assert replace(result, costs=result.costs[:8]).row_drift is None
 
 
-# Sentences
+# What is written down
 
 
 def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):

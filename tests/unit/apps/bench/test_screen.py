@@ -1,4 +1,4 @@
-"""The bench's tables and its page, whole: what they say at the widths people have, and that sliders reckon right."""
+"""The bench's page and its tables for others: whole, harmless, and with sliders that reckon right."""
 
 import csv
 import html

@@ -62,13 +62,6 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
     assert len(chat.conversation.turns) == 3
 
 
-def test_the_drafts_own_context_counts(pair):
-    chat, _, _ = chat_with(recorded(*pair, draft_limit=50))
-    assert chat.context_limit == 50
-    run_command(chat, "/draft off")
-    assert chat.context_limit is None
-
-
 def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
     session, opened = recorded(*pair), []
 

@@ -1,4 +1,4 @@
-"""Heads and assistants as a person meets them: --draft FOLDER, --drafter mtp, check, pairs, bench; their refusals."""
+"""Heads and assistants as a person meets them: --draft FOLDER, check; a family of one's own; their refusals."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Tables of pairs, filtered, the default marked; progress of a pull."""
+"""The progress of a pull, in a pipe and on a terminal."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""`specdec race`: its streams, its files and its exit codes."""
+"""`specdec race`: its files and its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Races of tiny real models: the same text, each lane as if alone; whose turn it is; state, ratio and interval."""
+"""Races of tiny real models: their events, whose turn it is, where texts part; state, ratio and interval."""
 
 from __future__ import annotations
 

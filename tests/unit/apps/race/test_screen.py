@@ -1,4 +1,4 @@
-"""How a race looks: the size of its frame, its lanes' texts, its words; on a terminal, in lines, as JSON."""
+"""How a race looks: the size of its frame, its lanes' texts, who is ahead, and no codes on a terminal."""
 
 from __future__ import annotations
 
@@ -49,12 +49,6 @@ def test_the_last_rows_are_kept_and_folded_at_words_and_wide_characters_fit():
     assert [row.plain for row in rows] == ["four", "five six", "seven"]
     wide = fed(("日本語" * 30, "x" * 50), width=10, height=5)
     assert len(wide) == 5 and all(row.cell_len <= 10 for row in wide)
-
-
-# Words
-
-
-# Displays
 
 
 def play(display, events):

@@ -1,4 +1,4 @@
-"""Requests that overlap share their passes, and each answer is what it is alone."""
+"""Requests that overlap share their passes: who does, what fails with whom, and what it costs each."""
 
 from collections import Counter
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""The panel as a function of its state, and a round as a row: some whole, what each says, bounds that hold for all."""
+"""The panel as a function of its state, and a round as a row: what each says, and bounds that hold for all."""
 
 from __future__ import annotations
 

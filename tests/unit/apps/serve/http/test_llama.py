@@ -1,4 +1,4 @@
-"""llama.cpp's endpoints: filling in between two texts (`suffix` of OpenAI's completions, too), small ones, metrics."""
+"""llama.cpp's endpoints: filling in between two texts (`suffix` of OpenAI's completions, too), lines, metrics."""
 
 import json
 import re
