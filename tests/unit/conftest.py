@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 
+import pyte
 import pytest
 
 from fakes.command import Command
@@ -11,6 +13,7 @@ from fakes.hub_server import HubServer
 from fakes.models import TINY, other_letters, tiny_folder
 from fakes.ui_script import Terminal
 from fakes.world import BIG, MODELS, ODD, SMALL, World
+from specdec_cli.terminal.panel import status
 
 
 @pytest.fixture(scope="session")
@@ -65,6 +68,20 @@ def terminal():
     made = Terminal(80, 24)
     yield made
     made.close()
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Makes a screen of so many columns, and the stream that the status line takes for it: (screen, stream, feed)."""
+
+    def make(columns):
+        screen = pyte.Screen(columns, 9)
+        monkeypatch.setattr(status, "can_draw", lambda _: True)
+        monkeypatch.setattr(status, "terminal_size", lambda _: (screen.columns, 9))
+        return screen, io.StringIO(), pyte.Stream(screen)
+
+    monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
+    return make
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 import io
 
-import pyte
 import pytest
 
 from fakes.racing import Clock
 from specdec_cli.apps.pairs.download import PullScreen
-from specdec_cli.terminal.panel import status
 from specdec_cli.terminal.panel.status import STALLED_SECONDS
 
 GB = 10**9
@@ -19,13 +17,9 @@ def _width_80(monkeypatch):
 
 
 @pytest.fixture
-def screen(monkeypatch):
+def screen(drawn):
     """Feeds what was written to a terminal of 80 columns, and gives its rows."""
-    monkeypatch.setattr(status, "can_draw", lambda _: True)
-    monkeypatch.setattr(status, "terminal_size", lambda _: (80, 9))
-    monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
-    shown, err = pyte.Screen(80, 9), io.StringIO()
-    stream = pyte.Stream(shown)
+    shown, err, stream = drawn(80)
 
     def rows():
         stream.feed(err.getvalue().replace("\n", "\r\n"))

@@ -41,20 +41,6 @@ TITLES = [
 ]
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch):
-    """A screen of so many columns, and the stream that it shows."""
-
-    def make(columns: int) -> tuple[pyte.Screen, io.StringIO, pyte.Stream]:
-        screen = pyte.Screen(columns, 5)
-        monkeypatch.setattr(status, "can_draw", lambda _: True)
-        monkeypatch.setattr(status, "terminal_size", lambda _: (screen.columns, 5))
-        return screen, io.StringIO(), pyte.Stream(screen)
-
-    monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
-    return make
-
-
 def test_a_row_says_what_is_done_how_much_of_how_much_and_since_when() -> None:
     rows = [status_row("loading qc", step, 12.7, 80) for step in STEPS[:5]]
     assert rows == [
