@@ -75,6 +75,21 @@ def folded(rounds: tuple[RoundDone, ...] = ROUNDS, start: Start = START, name: s
     return state
 
 
+GAIN = Gain(1.4, 1.12, 1.71, 0.35, 0.3, 0.42)
+WHY = "parked: 1.2 tokens a round, in the time of 1.6 plain ones"
+
+
+def measured(rounds: tuple[RoundDone, ...], gain: Gain | None = GAIN) -> tuple[RoundDone, ...]:
+    """The rounds, each with what drafting gained so far."""
+    return tuple(replace(done, gain=gain) for done in rounds)
+
+
+def undrafted() -> PanelState:
+    """Five plain rounds of a reply that could draft."""
+    plain = (replace(done, round=replace(done.round, why=WHY)) for done in [drafted(n, [], 0, "x") for n in range(5)])
+    return folded(tuple(plain), replace(START, k="auto"))
+
+
 class Terminal:
     """A pseudo-terminal with a screen behind it; `out` and `err` are two streams to that one terminal."""
 

@@ -2,6 +2,7 @@
 
 `data/refusals.txt` has a heading for each state, and below it each command as it is typed, its exit code with what
 happened, and the hint. To add one, write the command and record. HOME is the person's home, where it is typed too.
+A heading may be a line of config.toml itself, or several, with a / between two.
 """
 
 from __future__ import annotations
@@ -52,6 +53,9 @@ def files(home: Path) -> None:
     (home / "latin1.txt").write_bytes(b"caf\xe9")
     (home / "latin1.json").write_bytes(b'{"title": "\xe9"}')
     (home / "empty").write_text("\n")
+    (home / "words.jsonl").write_text('{"prompt": "fine"}\nplain words\n')
+    (home / "list.txt").write_text('{"prompt": "fine"}\n["no"]\n')
+    (home / "blank.jsonl").write_text('{"prompt": "  "}\n')
     (home / "trace.jsonl").write_text("".join(json.dumps(to_dict(event)) + "\n" for event in script()))
     for name, event in (("list", ["start"]), ("other", "none")):
         (home / f"{name}.jsonl").write_text(json.dumps({"event": event}) + "\n")
@@ -94,9 +98,9 @@ def lm_studio(home: Path) -> None:
     tiny_folder(models / "org" / SMALL.rpartition("/")[2], TINY | {"num_hidden_layers": 1}, seed=1)
 
 
-def no_config(home: Path) -> None:
-    """A config that is no TOML."""
-    (home / "config.toml").write_text("k =")
+def folder_for_config(home: Path) -> None:
+    """A folder of that name."""
+    (home / "config.toml").mkdir()
 
 
 def unknown_key(home: Path) -> None:
@@ -166,10 +170,18 @@ STATES = {
     "the demo pair was chosen": chosen,
     "a model of ollama's": ollama,
     "models of LM Studio's": lm_studio,
-    "a config that is no TOML": no_config,
+    "a folder in place of config.toml": folder_for_config,
     "a models.toml with an unknown key": unknown_key,
     "folders that are wrong": new,
 }
+
+
+def written(text: str) -> Callable[[Path], object]:
+    """A config.toml of these lines, below one that is a comment."""
+    return lambda home: (home / "config.toml").write_text("# mine\n" + text.replace(" / ", "\n") + "\n")
+
+
+STATES |= {state: written(state) for state, _ in ROWS if state not in STATES}
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +209,7 @@ def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_p
     monkeypatch.chdir(tmp_path)
     command = Command(tmp_path, monkeypatch, capsys)
     monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
-    kept = [path for path in (command.models, command.config) if path.exists()]
+    kept = [path for path in (command.models, command.config) if path.is_file()]
     before = [path.read_bytes() for path in kept]
     words = shlex.split(line.replace("HOME", str(tmp_path)))
     for name in WRONG.keys() & {Path(word).name for word in words}:
@@ -209,5 +221,5 @@ def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_p
     assert code > 1, message
     found[row] = [f"{code} {mask(message, tmp_path)}", mask(hint, tmp_path)]
     assert RECORDING or found[row] == ROWS[row]
-    assert kept == [path for path in (command.models, command.config) if path.exists()]
+    assert kept == [path for path in (command.models, command.config) if path.is_file()]
     assert before == [path.read_bytes() for path in kept]

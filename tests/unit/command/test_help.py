@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from specdec_cli.command.help import FIRST
-from specdec_cli.command.table import SETTINGS, row_of
+from specdec_cli.command.table import row_of
 from specdec_cli.main import PANELS, app
 
 DOCS = Path(__file__).parents[3] / "specdec_cli/docs"
@@ -58,22 +58,6 @@ def test_help_alone_lists_every_command_and_every_document_in_a_line_each(specde
     assert all(topic[1].endswith(".") for topic in topics) and max(map(len, out.splitlines())) <= 80
     commands = [line.split()[0] for name in PANELS for line in sections[name]]
     assert commands == [name for rows in PANELS.values() for names in rows.values() for name in names.split()]
-
-
-@pytest.mark.parametrize(
-    ("word", "has"),
-    [
-        ("k", ("-k, --num-draft-tokens N|auto", "Of run, chat, serve, race.", "Of bench.")),
-        ("max-tokens", ("-n, --max-tokens N", "Of run, chat, race, audit.")),
-        ("min-p", ("min_p", "A setting: specdec config set min_p.")),
-        ("stop_repetition", ("stop_repetition", "A setting: ")),
-        ("hostfile", ("--hosts A,B",)),
-    ],
-)
-def test_help_of_an_option_tells_of_it_and_whose_it_is(specdec, word, has):
-    """`there is no topic k`."""
-    code, out, err = specdec("help", word)
-    assert (code, err) == (0, "") and all(words in out for words in has)
 
 
 def test_a_pipe_gets_the_document_as_it_is(specdec):
@@ -172,9 +156,3 @@ def test_a_document_is_shown_without_heavy_imports():
         f"assert not {HEAVY} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", script], check=True, capture_output=True)
-
-
-def test_help_of_config_set_has_the_settings_that_are_no_option(specdec):
-    out = specdec("help", "config", "set")[1]
-    for row in (row for row in SETTINGS.values() if row.setting):
-        assert f"  {row.name}\n        {row.help[:40]}" in out and f"[env: {row.variable}]" in out

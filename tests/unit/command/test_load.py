@@ -1,4 +1,4 @@
-"""From options to a loaded pair: which, what is said meanwhile or after a slip, where nobody chose, offline."""
+"""From options to a loaded pair: which, what is said meanwhile or after a slip, where nobody chose."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from fakes.models import other_letters, tiny_folder
 from fakes.terminal import Terminal
-from fakes.world import BIG, NOBODY
+from fakes.world import BIG
 from specdec_cli.command.command import ask
 from specdec_cli.command.load import introduce_demo, load_session, specify
 from specdec_cli.command.options import ModelOptions
@@ -29,12 +29,6 @@ LINE = "demo pair: it completes Python and knows nothing else; a real one: specd
 def models(tiny_pair):
     target, draft = map(str, tiny_pair)
     return ModelOptions(target=target, draft=draft)
-
-
-def test_a_pair_by_name_and_by_its_models(models):
-    assert specify(ModelOptions(pair="demo")).pair.name == "demo"
-    found = specify(models).pair
-    assert (found.target, found.draft) == (models.target, models.draft)
 
 
 @pytest.mark.parametrize(
@@ -101,14 +95,6 @@ def test_the_demo_is_introduced_in_one_line_where_stderr_may_hold_more_than_erro
     for name, shown in (("another", True), (DEMO, False), (DEMO, True)):
         introduce_demo(name, shown=shown, plain=True)
     assert capsys.readouterr().err == LINE
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("words", [["run", "--raw"], ["run", "-p", "demo"], ["race"]], ids=" ".join)
-def test_what_takes_the_demo_says_what_it_is_before_the_answer_and_quiet_says_nothing(specdec, words):
-    code, out, err = specdec(*words, "-n", "4", "--temp", "0", "def f(")
-    assert code == 0 and out and err.startswith(LINE)
-    assert specdec(*words, "-n", "4", "-q", "def f(")[2] == ""
 
 
 def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeypatch):
@@ -289,34 +275,6 @@ def test_the_demo_says_what_the_same_race_counts(specdec):
     assert f"{guessed}; the target accepted {stats['draft_n_accepted']} of them" in rows["What was accepted"]
     assert f"wrote 100 tokens in {stats['target_passes']} passes" in "".join(rows.values())
     assert rows["A real pair"].startswith("specdec pull (")
-
-
-FAILS = "cannot be fetched from http://127.0.0.1:9: "
-OFFLINE = [
-    (["check", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
-    (
-        ["check", "tiny", "--offline"],
-        {},
-        "org/big is neither a folder here nor in the model cache, and --offline forbids",
-    ),
-    (["pull", "tiny"], {"HF_ENDPOINT": NOBODY}, f"org/big {FAILS}"),
-    (["run", "-p", "tiny", "hi"], {"HF_ENDPOINT": NOBODY}, "tiny is not downloaded"),
-    (["rm", "tiny", "-y"], {"HF_ENDPOINT": NOBODY}, "org/big is not in the model cache"),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("arguments", "extra", "message"), OFFLINE, ids=[" ".join([*o[0], *o[1]]) for o in OFFLINE])
-def test_offline_with_an_empty_cache_every_command_says_so_in_two_lines_and_exits_3(world, arguments, extra, message):
-    done = world(*arguments, **extra)
-    assert message in done.errors()[0]
-    assert (done.code, len(done.err.splitlines()), world.hub.log) == (3, 2, [])
-
-
-@pytest.mark.slow
-def test_a_repository_that_is_gone_is_named(world):
-    done = world("pull", "gone")
-    assert (done.code, done.errors()[1]) == (3, "check the spelling; if it is private: hf auth login")
 
 
 @pytest.mark.slow

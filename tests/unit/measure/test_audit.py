@@ -8,7 +8,6 @@ import math
 import mlx.core as mx
 import pytest
 
-from fakes.command import Command
 from fakes.drafting import open_session
 from fakes.models import TINY, tiny_folder
 from fakes.planted import (
@@ -25,7 +24,7 @@ from specdec_cli.engine.baseline import KnownText, PlainStep, Position, plain_st
 from specdec_cli.engine.sampling.acceptance import Coupled, Greedy, Verdict
 from specdec_cli.engine.sampling.warps import adjusted
 from specdec_cli.measure.audit import AuditPlan, compare, measure, rows_of, run_audit
-from specdec_cli.measure.prompts import SamplePrompt, bundled
+from specdec_cli.measure.prompts import SamplePrompt
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session import session as session_module
 
@@ -39,12 +38,6 @@ def prompts(tmp_path):
     return str(file)
 
 
-@pytest.fixture
-def specdec(tmp_path, monkeypatch, capsys):
-    """The command in this process, so that its engine can be broken: (exit code, stdout, stderr)."""
-    return Command(tmp_path, monkeypatch, capsys)
-
-
 def audited(target, draft=None, **settings):
     session = open_session(Pair("tiny", str(target), draft and str(draft)), kv_bits=settings.pop("kv_bits", None))
     return run_audit(session, AuditPlan(FEW, **{"ks": (4,), "max_tokens": 48} | settings), lambda *_: None)
@@ -54,18 +47,6 @@ def error_lines(err):
     message, hint = err.splitlines()[-2:]
     assert message.startswith("error: ") and hint.startswith("hint: "), err
     return message, hint
-
-
-@pytest.mark.full
-def test_the_demo_pair_is_lossless_in_float32_greedily_and_coupled(specdec):
-    code, out, err = specdec("audit", "-p", "demo", "--raw", "-n", "16")
-    lines = [line.rstrip() for line in out.splitlines()]
-    rows = [line.split() for line in lines[1:17]]
-    assert (code, err) == (0, "") and max(map(len, lines)) <= 80
-    assert [row[:2] for row in rows] == [
-        [prompt.name, rule] for prompt in bundled("audit") for rule in ("greedy", "coupled")
-    ]
-    assert " ".join(lines[23:]).startswith("lossless here: 16 of 16 answers are identical (")
 
 
 @pytest.mark.slow

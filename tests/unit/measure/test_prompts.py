@@ -34,24 +34,3 @@ def test_a_file_gives_a_prompt_a_line_or_json_lines_with_line_breaks_and_kinds(t
     )
     file.write_text("\n" + json.dumps({"prompt": "one\ntwo", "kind": "mail"}) + "\n" + json.dumps({"prompt": "three"}))
     assert from_file(file) == (SamplePrompt("mail", "line 2", "one\ntwo"), SamplePrompt(OWN_KIND, "line 3", "three"))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"\n \n", "holds no prompt"),
-        (b"fine\ncaf\xe9\n", "is not UTF-8: byte 0xe9 at 8 of 10"),
-        (b'{"prompt": "fine"}\nplain words\n', "line 2 is not JSON"),
-        (b'{"prompt": "fine"}\n["no"]\n', 'line 2 has no text under "prompt"'),
-        (b'{"prompt": "  "}\n', 'line 1 has no text under "prompt"'),
-        (None, "cannot be read: No such file"),
-    ],
-)
-def test_a_damaged_file_is_refused_with_file_and_line(tmp_path, content, message):
-    file = tmp_path / "prompts"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(UsageError) as caught:
-        from_file(file)
-    assert str(file) in caught.value.message and message in caught.value.message
-    assert "one prompt a line" in caught.value.hint or "iconv" in caught.value.hint

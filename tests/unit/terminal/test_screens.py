@@ -12,13 +12,11 @@ from rich.cells import cell_len
 from rich.style import Style
 
 from fakes.bench import sample_result
-from specdec_cli.apps.audit.screen import print_audit
+from golden.test_screens import audit, pairs
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.screen import print_bench
-from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.core.judged import TokenKind
-from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
-from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
+from specdec_cli.measure.divergence import Divergence, Token
 from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.system.machine import MachineState
 from specdec_cli.terminal import export
@@ -40,17 +38,10 @@ ROWS = (
 )
 
 
-def audit(out: io.StringIO) -> None:
-    changes = Changes("g", [LeadChange("code", "whole", at, at % 5, 0.5) for at in range(400)])
-    rounding = Rounding("bfloat16", 400, [SeveralRows(5, changes, changes, "bfloat16", 2.0)], None)
-    wrong = Finding(EVIL, "coupled", 4, 40, 20, 30, Divergence(0, Token(1, EVIL), Token(2, "\x9b"), 9.0, 0.5))
-    print_audit(out, Audit("t", "d", "model", "bfloat16", "metal", "mlx-lm", 64, 0.8, 0, {}, rounding, [wrong]))
-
-
 SCREENS = {
     "a bench": lambda out: print_bench(make_console(out, plain=False), HOSTILE, reports(HOSTILE)),
-    "an audit": audit,
-    "pairs": lambda out: print_pairs(out, ROWS, 16_000_000_000, True),
+    "an audit": audit((EVIL, Divergence(0, Token(1, EVIL), Token(2, "\x9b"), 9.0, 0.5), 4), change=-0.5, given=None),
+    "pairs": pairs(*ROWS, every=True),
     "a line": lambda out: print_line(out, EVIL),
     "columns": lambda out: print_columns(out, [("chip", "Apple M4", "fast"), ("path", EVIL, "")]),
 }

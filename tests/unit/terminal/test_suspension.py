@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.models import TINY, tiny_folder
 from fakes.terminal import Terminal as Screen
-from fakes.ui_script import Terminal
 from specdec_cli.terminal.suspension import Suspension, no_echo
 
 BOTH = (signal.SIGTSTP, signal.SIGCONT)
@@ -96,13 +94,6 @@ def echoes(shell):
     return bool(termios.tcgetattr(shell.slave)[3] & termios.ECHO)
 
 
-@pytest.fixture(scope="module")
-def endless(tmp_path_factory):
-    """A model that never stops."""
-    config = TINY | {"max_position_embeddings": 100_000}
-    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
-
-
 def replying(shell, command):
     """Starts `command` in the shell and waits until its panel is there."""
     shell.wait("$").type(f"set +o emacs; unset XTERM_VERSION; clear\n{command}\n")
@@ -146,13 +137,6 @@ def test_a_reply_in_the_background_leaves_the_shell_its_cursor_and_takes_the_ter
     shell.settle(1.5)
     assert not shell.screen.cursor.hidden and echoes(shell)
     going_on(shell)
-
-
-@pytest.fixture
-def terminal():
-    terminal = Terminal(80, 24)
-    yield terminal
-    terminal.close()
 
 
 def settings(terminal) -> list:

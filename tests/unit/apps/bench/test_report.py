@@ -1,4 +1,4 @@
-"""What a result says: each arm and its K, rows, kinds, costs and sentences; its file."""
+"""What a result says: each arm and its K, rows, kinds, costs and entry; its file."""
 
 from __future__ import annotations
 
@@ -225,71 +225,7 @@ def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_d
     assert replace(result, costs=result.costs[:8]).row_drift is None
 
 
-# Sentences
-
-
-def saying(result, **arms):
-    """The sentence and the command on log speed-ups by K ("k2": [...])."""
-    found = Report(result, result.settings.conditions[0])
-    every = [estimate(int(k[1:]) if k[1:].isdigit() else k, logs) for k, logs in arms.items()]
-    vars(found)["estimates"] = every
-    return sentences.conclusion(found), sentences.command(found)
-
-
-@pytest.mark.parametrize(
-    ("arms", "told", "chosen"),
-    [
-        (
-            {"k2": [0.30, 0.36, 0.33, 0.35], "k3": [0.31, 0.35, 0.31, 0.36]},
-            "K 2: 1.40× faster (1.34–1.46), on 4 prompts; K 3 is not clearly faster",
-            "--drafter model -k 2",
-        ),
-        (
-            {"k1": [0.2, -0.1, 0.15], "auto": [0.1, -0.1, 0.05]},
-            "K auto: cannot tell yet (0.79–1.32), on 3 prompts; no K is clearly faster, and auto stops drafting "
-            "where it does not pay",
-            "--drafter model -k auto",
-        ),
-        (
-            {"k1": [-0.2, -0.21, -0.19], "k2": [-0.3, -0.31, -0.29]},
-            "plain decoding (K 0): no K is clearly faster; the best, K 1: slower, 0.82× (0.80–0.84), on 3 prompts",
-            "-k 0",
-        ),
-    ],
-)
-def test_a_sentence_names_k_speed_up_interval_and_prompts(result, arms, told, chosen):
-    assert saying(result, **arms) == (told, f"specdec run -p qwen3-8b {chosen} 'your prompt'")
-
-
-def test_too_few_prompts_name_the_safest_choice_and_never_a_longer_bench():
-    (report,) = reports(sample_result(cancel_after=10))
-    assert sentences.conclusion(report) == "K auto, the safest choice: 1 prompt measured, and an interval needs 3"
-    assert sentences.command(report) == "specdec run -p qwen3-8b --drafter model -k auto 'your prompt'"
-
-
-UNNAMED = "--target mlx-community/Qwen3-8B-4bit --draft mlx-community/Qwen3-0.6B-4bit "
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"draft_context": 33, "own_context": False}, "SPECDEC_DRAFT_CONTEXT=33 specdec run -p qwen3-8b "),
-        (
-            {"draft_context": "full", "own_context": False, "rule": "token"},
-            "SPECDEC_DRAFT_CONTEXT=full specdec run -p qwen3-8b --rule token ",
-        ),
-        ({"draft_context": 33}, "specdec run -p qwen3-8b "),
-        ({"draft_context": 33, "named": False}, f"SPECDEC_DRAFT_CONTEXT=33 specdec run {UNNAMED}"),
-        ({"draft_context": 1024, "named": False}, f"specdec run {UNNAMED}"),
-    ],
-)
-def test_the_command_and_the_entry_name_the_draft_context_that_k_was_measured_under(result, settings, words):
-    """K was written and commanded without it."""
-    found = replace(result, settings=replace(result.settings, **settings))
-    (report,) = reports(found)
-    k = report.recommendation.k
-    assert sentences.command(report) == f"{words}--drafter model -k {k} 'your prompt'"
-    assert sentences.entry(report)["draft_context"] == settings["draft_context"]
+# What is written down
 
 
 def test_the_entry_says_machine_k_interval_and_versions_and_a_loss_is_k_0(report):

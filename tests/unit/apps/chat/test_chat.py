@@ -15,8 +15,7 @@ from fakes.chat import chat_with, networks, ran, recorded, tokenizer_in
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
-from specdec_cli.apps.chat.talk import LineReader, is_open, run_chat, unfenced
-from specdec_cli.command.process import as_user_error
+from specdec_cli.apps.chat.talk import LineReader, is_open, unfenced
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.session.signals import Presses
@@ -61,13 +60,6 @@ def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
     text = "".join(map(chat.loaded.session.pair.tokenizer.piece, ids))
     assert "be kind" in text and "one one" not in text and "three three" in text
     assert len(chat.conversation.turns) == 3
-
-
-def test_the_drafts_own_context_counts(pair):
-    chat, _, _ = chat_with(recorded(*pair, draft_limit=50))
-    assert chat.context_limit == 50
-    run_command(chat, "/draft off")
-    assert chat.context_limit is None
 
 
 def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
@@ -133,13 +125,6 @@ def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     assert Loaded(spec, own).summary == f"{spec.pair.name}: target org/hybrid, its own head (mtp)"
 
 
-def test_answers_alone_are_on_stdout(opened):
-    code, out, err = ran(opened, "hello", "and then?")
-    answers = [turn.answer.text for turn in opened[0].conversation.turns]
-    assert (code, out) == (0, "".join(f"{answer}\n" for answer in answers))
-    assert err.count("8 tokens in") == 2
-
-
 def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
     chat, _, err = opened
     chat.settings = chat.settings.with_value("max-context", "60")
@@ -197,13 +182,6 @@ def test_a_dumb_terminal_gets_a_prompt():
 )
 def test_fences_open_close_and_go(text, open_, inner):
     assert (is_open(text), unfenced(text)) == (open_, inner)
-
-
-def test_a_first_message_is_sent_before_anything_is_read(opened):
-    chat, _, err = opened
-    assert run_chat(chat, LineReader(io.BytesIO(b"and then?\n"), None), False, as_user_error, "hello") == 0
-    assert [turn.user for turn in chat.conversation.turns] == ["hello", "and then?"]
-    assert err.getvalue().startswith("> hello\n")
 
 
 TOKENS = 1536

@@ -11,11 +11,7 @@ import time
 
 import pytest
 
-from fakes.drafting import open_session
-from fakes.models import TINY, tiny_folder
-from fakes.terminal import PROMPTS, Terminal
-from specdec_cli.core.request import Request
-from specdec_cli.pairs.pair import Pair
+from fakes.terminal import Terminal
 from specdec_cli.session.transcript import load
 
 pytestmark = pytest.mark.slow
@@ -37,13 +33,6 @@ def _no_chat_outlives_its_test():
     Terminal.started.clear()
 
 
-@pytest.fixture(scope="module")
-def endless(tmp_path_factory):
-    """A model that never stops, slow enough to be stopped."""
-    config = TINY | {"max_position_embeddings": 100_000}
-    return str(tiny_folder(tmp_path_factory.mktemp("long") / "model", config, seed=1, endless=True))
-
-
 def messages(path):
     return [turn.user for turn in load(path).conversation.turns]
 
@@ -60,50 +49,6 @@ def test_it_says_which_pair_is_loaded_and_takes_a_paste_alt_enter_and_fences_as_
     assert messages(saved) == ["def f(a):\n    if a:\n        return 日本 🙂", "one\ntwo", "three\nfour"]
     chat.type("/exit" + ENTER)
     assert chat.end()[0] == 0
-
-
-@pytest.mark.macos
-def test_ctrl_c_stops_the_reply_and_the_next_turn_has_the_partial_text_as_its_history(tmp_path, endless):
-    saved = tmp_path / "chat.jsonl"
-    arguments = ("--target", endless, "--draft", endless, "-k", "4", "-n", "90000", "--save", str(saved))
-    chat = chat_on(tmp_path, *arguments, "--no-panel").ready()
-    chat.type("hello" + ENTER)
-    chat.wait(b"\x1b[?2004l")
-    silent = len(chat.raw)
-    while len(chat.raw) < silent + 4000:  # the row that tells of the prompt, and then some rounds' text
-        assert chat.pump()
-    chat.type(CTRL_C)
-    chat.wait("interrupted: the text above is partial").ready()
-    time.sleep(1.1)
-    chat.say("/set max-tokens 24")
-    chat.say("and then?")
-    chat.type(CTRL_D)
-    assert chat.end()[0] == 0
-    first, second = load(saved).conversation.turns
-    assert first.answer.reason == "interrupted" and first.answer.text
-    session = open_session(Pair("t", endless, endless))
-    history = [
-        {"role": "user", "content": "hello"},
-        {"role": "assistant", "content": first.answer.text},
-        {"role": "user", "content": "and then?"},
-    ]
-    *_, finish = session.reply(session.pair.message_tokens(history), Request(max_tokens=24, k=0))
-    assert second.answer.text == finish.text.rstrip("\ufffd")
-    assert second.answer.facts["cached_tokens"] > 10
-
-
-def test_ctrl_c_at_the_prompt_clears_the_line_and_says_how_to_leave(tmp_path):
-    chat = chat_on(tmp_path).ready()
-    chat.type("half a mess" + CTRL_C)
-    chat.wait("Ctrl-D or /exit leaves").ready()
-    assert chat.screen.display[chat.screen.cursor.y].rstrip() == "❯"
-    time.sleep(1.1)
-    prompts = chat.raw.count(PROMPTS)
-    chat.type(CTRL_C)
-    while chat.raw.count(PROMPTS) == prompts:
-        assert chat.pump()
-    chat.type(CTRL_C)
-    assert chat.end()[0] == 130
 
 
 @pytest.mark.parametrize(

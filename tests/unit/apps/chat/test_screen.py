@@ -55,15 +55,6 @@ def test_hostile_text_of_a_model_does_not_reach_the_terminal(terminal):
     assert b"\x1b[2J" not in terminal.written and "\u202e" not in terminal.written.decode()
 
 
-def test_markdown_is_drawn_and_holds_nothing_that_acts(terminal):
-    screen = ChatScreen(terminal.out, terminal.err)
-    screen.markdown(f"# Title\n\n* one\n* `two`\n\n{HOSTILE}\n\n```python\nx = 1\n```\n")
-    shown = "\n".join(terminal.lines())
-    assert "Title" in shown and "• one" in shown and "x = 1" in shown and "http://g" in shown
-    text = terminal.written.decode()
-    assert "\x1b]" not in text and "\u202e" not in text and "\x1b[2J" not in text and "\x9b" not in text
-
-
 def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, Look(quiet=True))

@@ -124,18 +124,6 @@ def bare(tmp_path):
     return folder
 
 
-def test_a_folder_without_a_tokenizer_or_with_a_broken_one_is_refused_by_name_before_weights_are_read(
-    specdec, bare, monkeypatch
-):
-    """`run` ended in a StopIteration without a word. Other doors and damages are in the table of refusals."""
-    monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
-    message = f"no tokenizer in {bare}: tokenizer.json is needed"
-    assert specdec.refused("run", "-p", bare, "hi")[:2] == (3, message)
-    (bare / "tokenizer.model").write_text("no protobuf")
-    code, message, _ = specdec.refused("check", bare)
-    assert code == 3 and f"the tokenizer of {bare} cannot be read: tokenizer.model: " in message
-
-
 def test_a_vocabulary_beside_its_merges_is_a_tokenizer(specdec, bare, tiny_pair):
     """What mlx_lm and transformers load is loaded: no tokenizer.json is asked for where they need none."""
     vocabulary = json.loads((tiny_pair[0] / "tokenizer.json").read_text())["model"]["vocab"]

@@ -1,4 +1,4 @@
-"""`specdec race`: its streams, its files and its exit codes."""
+"""`specdec race`: its files and its exit codes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from fakes.models import TINY, tiny_folder
 from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
 
 
@@ -19,13 +18,6 @@ from specdec_cli.engine.sampling.acceptance import Greedy, Verdict
 def arguments(tiny_pair):
     target, draft = map(str, tiny_pair)
     return ["race", "--target", target, "--draft", draft, "--raw", "-n", "24", "-k", "3", "def f("]
-
-
-def test_the_text_and_the_verdict_are_on_stdout_and_fit_80_columns(specdec, arguments):
-    code, out, err = specdec(*arguments, "-q")
-    assert (code, err) == (0, "")
-    assert "same text ✓" in out and "target passes for 24 tokens, against 24" in out
-    assert "\x1b" not in out and max(map(len, out.splitlines()[-6:])) <= 80
 
 
 def test_a_picture_is_written_beside_the_events(specdec, arguments, tmp_path):
@@ -51,9 +43,8 @@ def test_texts_that_differ_by_more_than_rounding_exit_1(specdec, arguments, monk
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_both_lanes_and_exits_130(tmp_path):
-    folder = str(tiny_folder(tmp_path / "model", TINY | {"max_position_embeddings": 100_000}, seed=1, endless=True))
-    command = [sys.executable, "-m", "specdec_cli", "race", "--json", "--raw", "--target", folder, "--draft", folder]
+def test_ctrl_c_ends_both_lanes_and_exits_130(endless):
+    command = [sys.executable, "-m", "specdec_cli", "race", "--json", "--raw", "--target", endless, "--draft", endless]
     with subprocess.Popen(
         [*command, "-n", "20000", "def f("], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     ) as process:

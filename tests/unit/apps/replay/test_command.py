@@ -29,13 +29,6 @@ def trace(tmp_path):
     return path
 
 
-def test_into_a_pipe_the_answer_is_on_stdout_at_once(specdec, trace, monkeypatch):
-    monkeypatch.setattr("specdec_cli.session.load.load_spec", None)
-    code, out, err = specdec("replay", trace)
-    assert (code, out) == (0, ANSWER + "\n") and "tokens in" in err
-    assert specdec("replay", trace, "-q") == (0, out, "")
-
-
 def test_a_picture_is_written_and_nothing_is_played(specdec, trace, tmp_path):
     svg = tmp_path / "a.svg"
     assert specdec("replay", trace, "--svg", svg) == (0, "", f"wrote {svg}\n")

@@ -16,7 +16,6 @@ from specdec_cli.command.prompt import read_prompt
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.events import Failure
 from specdec_cli.core.request import Constraint
-from specdec_cli.terminal.terminal import visible
 
 
 def run_on(home, *arguments, **environment):
@@ -45,26 +44,6 @@ def test_no_color_gets_no_colour_and_dumb_terminals_and_plain_no_control_code(tm
     colours = [f"\x1b[{n}m".encode() for n in range(30, 38)] + [b"\x1b[38;", b";3", b"\x1b[1;3"]
     assert code == 0 and "tokens in" in text and not [c for c in colours if c in screen.raw]
     assert "NO_COLOR" in environment or b"\x1b" not in screen.raw
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", ["run", "chat"])
-def test_rounds_has_every_round_that_the_events_have_and_stdout_the_answer_alone(specdec, command):
-    words = [command, "-p", "demo", "-k", "4", "-n", "24", "--temp", "0", "-q"]
-    lone = ["--raw", "def read_lines(path):"] if command == "run" else []
-    given = {"stdin": b"" if lone else b"def read_lines(path):\n"}
-    events = [json.loads(line) for line in specdec(*words, "--json", *lone, **given)[1].splitlines()]
-    code, out, err = specdec(*words, "--rounds", *lone, **given)
-    assert (code, out) == (0, events[-1]["text"] + "\n")
-    rounds = [event for event in events if event["event"] == "round"]
-    assert len(rounds) > 3 and any(len(done["draft"]) > done["accepted"] for done in rounds)
-    for done, line in zip(rounds, err.splitlines(), strict=True):
-        marks = ["✓"] * done["accepted"] + ["✗"] + ["·"] * len(done["draft"])
-        own = "–" if not done["draft"] else "★" if done["accepted"] == len(done["draft"]) else "↳"
-        shown = [mark + visible(piece) for mark, piece in zip(marks, done["pieces"], strict=False)]
-        assert line.split()[0] == str(done["index"] + 1) and f"{own} {visible(done['next_piece'])}" in line
-        assert " ".join(shown) in line
-        assert (f"{done['accepted']} of {len(done['draft'])} " if done["draft"] else "plain ") in line
 
 
 # Without a terminal
@@ -125,20 +104,6 @@ def test_a_prediction_outweighs_the_drafter_that_a_pair_names(specdec, tmp_path)
     assert json.loads(specdec(*arguments, "-k", "0")[1].splitlines()[0])["drafter"] == "none"
 
 
-PREDICTED = ("run", "--raw", "-p", "demo", "-n", "48", "def read_lines(path):\n")
-
-
-@pytest.mark.slow
-def test_a_prediction_gives_the_same_answer_in_fewer_passes(specdec, tmp_path):
-    _, plain, _ = specdec(*PREDICTED, "-q", "-k", "0")
-    file = tmp_path / "expected.py"
-    file.write_text(plain)
-    code, out, _ = specdec(*PREDICTED, "--json", "-k", "8", "--drafter", "ngram", "--predict", str(file))
-    finish = json.loads(out.splitlines()[-1])
-    assert code == 0 and finish["text"] == plain.removesuffix("\n")
-    assert finish["stats"]["accepted_by"]["prediction"] > 24 > finish["stats"]["rounds"]
-
-
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -173,17 +138,3 @@ def test_the_answer_is_json_of_the_schema(specdec, files, monkeypatch, shape):
     code, out, err = specdec(*RUN, *shape, "-k", "4", "--temp", "0.8", "--seed", "3")
     assert code == 0 and "incomplete" not in err
     validate(json.loads(out), SCHEMA)
-
-
-@pytest.mark.slow
-def test_an_answer_that_was_cut_says_so(specdec):
-    code, out, err = specdec(*RUN, "--schema", TEXT, "-n", "5", "-k", "4")
-    assert code == 0 and out.startswith('{"name"')
-    assert "stopped at --max-tokens 5 · the JSON is incomplete" in err
-    events = [json.loads(line) for line in specdec(*RUN, "--regex", "[a-z]{40}", "-n", "5", "--json")[1].splitlines()]
-    assert (events[0]["constraint"], events[-1]["reason"], events[-1]["complete"]) == ("regex", "length", False)
-
-
-def test_every_answer_of_a_chat_has_the_shape(specdec):
-    code, out, _ = specdec("chat", "-p", "demo", "--regex", "(yes|no)", "-q", stdin=b"Is it?\nReally?\n")
-    assert code == 0 and set(out.split()) <= {"yes", "no"} and len(out.split()) == 2

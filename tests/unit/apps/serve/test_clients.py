@@ -86,35 +86,12 @@ def test_a_pair_that_agents_cannot_use_is_told_apart():
     assert len(notes("claude", Address(URL, "m", 65_536))) == len(notes("aider", Address(URL, "m", 1024))) == 1
 
 
-def test_codex_is_told_to_offer_no_search_and_its_warning_is_told_before_it_comes():
-    assert parsed("codex", ODD)["web_search"] == "disabled"
-    assert f"no metadata for {ODD.model}" in notes("codex", ODD)[1]
-
-
-def test_llm_finds_an_entry_of_its_list_and_keeps_the_key_itself():
-    entry = {"model_id": "m", "model_name": "m", "api_base": f"{URL}/v1", "supports_schema": True}
-    assert parsed("llm", Address(URL, "m", None, tools=False)) == [entry]
-    with_key = {**entry, "api_key_name": "specdec", "supports_tools": True}
-    assert parsed("llm", Address(URL, "m", None, True)) == [with_key]
-
-
-def test_stdout_is_the_file_and_the_rest_is_said_beside_it(specdec):
-    code, out, err = specdec("serve", "-p", "demo", "--print-config", "codex", "--port", 9000)
-    found = tomllib.loads(out)
-    assert (code, found["model"], found["model_context_window"]) == (0, "demo", 1024)
-    assert found["model_providers"]["specdec"]["base_url"] == "http://127.0.0.1:9000/v1"
-    place, warning, *_ = err.splitlines()
-    told = "~/.codex/specdec.config.toml (mkdir -p ~/.codex before); then codex --profile specdec"
-    assert place == f"this goes into {told}"
-    assert warning.startswith("codex will say that it has no metadata for demo")
-
-
 def test_options_of_the_server_change_what_is_printed(specdec, monkeypatch):
     monkeypatch.setenv(KEY, "secret")
-    options = ("--host", "0.0.0.0", "--max-context", 512)
+    options = ("--host", "0.0.0.0", "--port", 9000, "--max-context", 512)
     code, out, _ = specdec("serve", "-p", "demo", "--print-config", "opencode", *options)
     provider = json.loads(out)["provider"]["specdec"]
     assert (code, provider["options"]["apiKey"]) == (0, f"{{env:{KEY}}}")
-    assert provider["options"]["baseURL"] == "http://127.0.0.1:8040/v1"
+    assert provider["options"]["baseURL"] == "http://127.0.0.1:9000/v1"
     assert provider["models"]["demo"]["limit"]["context"] == 512
     assert provider["models"]["demo"]["tool_call"] is True

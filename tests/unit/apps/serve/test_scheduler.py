@@ -1,7 +1,6 @@
 """Jobs from many threads, one thread that runs them: turns, cancelling, failures, memory of what was read."""
 
 import gc
-import random
 import signal
 import threading
 import time
@@ -17,7 +16,7 @@ from specdec_cli.apps.serve.conversations import Conversations
 from specdec_cli.apps.serve.job import Busy, JobHandle, Queue, TooLong
 from specdec_cli.apps.serve.scheduler import Scheduler
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError
-from specdec_cli.core.events import Failure, Finish, Reading
+from specdec_cli.core.events import Failure, Reading
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
 
@@ -66,61 +65,6 @@ def test_a_thread_that_dies_ends_its_clients_at_once_with_the_error_and_tells_wh
     assert desk.status().jobs == 3 and not desk.status().running
     with pytest.raises(SpecdecError):
         Client(desk, job(ids(40)))
-
-
-def storm(desk, jobs, seed):
-    """8 threads hand in `jobs`, in any order; some are cancelled after some events. The clients, by job."""
-    rng, found = random.Random(seed), [None] * len(jobs)
-    order = [(number, rng.random() < 0.3, rng.randrange(1, 8)) for number in range(len(jobs))]
-    rng.shuffle(order)
-
-    def submit(mine):
-        for number, cancels, after in mine:
-
-            def cancel(client, event, after=after, cancels=cancels):
-                if cancels and len(client.events) >= after and client.ticket:
-                    client.ticket.cancel()
-
-            found[number] = Client(desk, jobs[number], cancel)
-            if number % 2:
-                found[number].wait()
-
-    threads = [threading.Thread(target=submit, args=(order[at::8],)) for at in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return [client.wait() for client in found]
-
-
-def storm_jobs(count, seed):
-    rng, texts = random.Random(seed), [ids(60, 1), ids(60, 2), ids(30, 3)]
-    for number in range(count):
-        prompt = (*rng.choice(texts)[: rng.randrange(20, 60)], *ids(rng.randrange(1, 30), number))
-        sampled = {"seed": number, "sampling": {"temperature": 0.9}} if rng.random() < 0.5 else {}
-        yield job(prompt, rng.randrange(1, 24), (min(19, len(prompt)),), k=rng.choice([0, 3, "auto"]), **sampled)
-
-
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        pytest.param("plain", 1, marks=pytest.mark.slow),
-        *(pytest.param(kind, seed, marks=pytest.mark.full) for kind in ("window", "recurrent") for seed in (1, 2, 3)),
-    ],
-)
-def test_eight_threads_at_random_get_the_answers_of_sessions_alone(tmp_path, open_desk, kind, seed):
-    """Greedy and coupled, with cancellations among them: a cancelled answer is a beginning of the whole one."""
-    pair, jobs, whole = tiny_loaded(tmp_path, kind), [*storm_jobs(24, seed)], 0
-    clients = storm(open_desk(pair, parallel=3, queue=64, slots=4), jobs, seed)
-    for one, client in zip(jobs, clients, strict=True):
-        assert isinstance(client.end, Finish), client.end
-        expected = alone(pair, one)
-        assert client.end.tokens == expected[: len(client.end.tokens)]
-        if client.end.reason != "interrupted":
-            assert client.end.tokens == expected
-            whole += 1
-    assert len(jobs) > whole >= len(jobs) // 3
-    assert any(client.prefill.cached_tokens for client in clients if len(client.events) > 2)
 
 
 def passes_of(pair, monkeypatch):
@@ -505,22 +449,3 @@ def test_first_come_first_served_and_nobody_overtakes_a_job_that_cannot_begin_ye
     queue, jobs = filled(3, 3)
     assert queue.take(lambda one: one is jobs[1]) is None and queue.waiting() == tuple(jobs)
     assert [queue.take(lambda one: True) for _ in range(4)] == [*jobs, None] and not queue.waiting()
-
-
-def test_a_full_queue_says_how_many_wait_and_when_to_come_back():
-    queue, _ = filled(2, 2)
-    for _ in range(200):
-        queue.note_seconds(20.0)
-    with pytest.raises(Busy, match="2 requests wait already, and 2 may") as refused:
-        queue.put(taken())
-    assert refused.value.retry_seconds == 20
-
-
-def test_only_the_cancelled_leave_until_it_closes():
-    queue, jobs = filled(3, 3)
-    jobs[1].cancel()
-    assert queue.take_cancelled() == [jobs[1]] and queue.waiting() == (jobs[0], jobs[2])
-    queue.close()
-    assert queue.take_cancelled() == [jobs[0], jobs[2]] and queue.wait(None)
-    with pytest.raises(Busy):
-        queue.put(taken())

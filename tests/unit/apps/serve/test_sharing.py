@@ -1,4 +1,4 @@
-"""Requests that overlap share their passes, and each answer is what it is alone."""
+"""Requests that overlap share their passes: who does, what fails with whom, and what it costs each."""
 
 from collections import Counter
 from contextlib import nullcontext
@@ -9,12 +9,10 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
-import specdec_cli
 from fakes.serving import alone, answer, ids, job, tiny_loaded, together
 from specdec_cli.apps.serve import running
 from specdec_cli.apps.serve.scheduler import FairClock, Scheduler
 from specdec_cli.core.events import Failure, Finish, RoundDone
-from specdec_cli.core.request import Constraint
 from specdec_cli.engine.batch import Batch, Member
 from specdec_cli.engine.cache.rows import MOST_GAPS
 
@@ -44,27 +42,6 @@ def sizes(clients):
     return Counter(event.round.batch_size for client in clients for event in client.events if type(event) is RoundDone)
 
 
-def test_requests_share_passes_and_each_answer_is_that_of_the_request_alone(pair, desk):
-    """Each has its own rule, seed, penalties, bias, constraint, stop string, K and length."""
-    jobs = [
-        job(ids(20, 1), 40, k="auto"),
-        job(ids(33, 2), 30, k=0),
-        job(ids(9, 3), 35, k="auto", seed=7, sampling={"temperature": 0.9}),
-        job(ids(14, 4), 25, k=0, seed=8, rule="token", sampling={"temperature": 1.2, "top_k": 20}),
-        job(ids(25, 5), 30, k="auto", sampling={"repetition_penalty": 1.4}),
-        job(ids(12, 6), 30, k=0, constraint=Constraint("regex", "[a-z ]{60}"), logit_bias=()),
-        job(ids(30, 7), 30, k=0, logprobs=2),
-        job(ids(16, 8), 3, k="auto"),
-    ]
-    clients = together(desk, jobs)
-    for one, client in zip(jobs, clients, strict=True):
-        assert client.end.tokens == alone(pair, one), one
-    assert max(sizes(clients)) >= 7
-    texts = [event.round.logprobs for event in clients[6].events if isinstance(event, RoundDone)]
-    own = [e.round.logprobs for e in pair.session().reply(jobs[6].prompt, jobs[6].request) if isinstance(e, RoundDone)]
-    assert [[one.token for one in round] for round in texts] == [[one.token for one in round] for round in own]
-
-
 def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
     """What was said in shared passes is in the conversation's own caches."""
     first = together(desk, plain_jobs(4, 30))
@@ -74,42 +51,32 @@ def test_who_goes_on_with_an_answer_reads_only_what_is_new(pair, desk):
 
 
 @pytest.mark.parametrize(
-    "error",
-    [RuntimeError("[METAL] Insufficient Memory"), RuntimeError("[METAL] Impacting Interactivity"), ValueError("?")],
+    ("what", "at", "error"),
+    [
+        ("queue", 6, RuntimeError("[METAL] Insufficient Memory")),
+        ("queue", 6, RuntimeError("[METAL] Impacting Interactivity")),
+        ("queue", 6, ValueError("?")),
+        ("read", 1, RuntimeError("[METAL] Insufficient Memory")),
+    ],
+    ids=str,
 )
-def test_a_pass_that_fails_ends_the_requests_that_share_it_and_no_later_one(pair, desk, monkeypatch, error):
-    queue, passes = Batch.queue, []
+def test_a_shared_pass_or_reading_that_fails_ends_those_who_share_it_and_nobody_later(
+    pair, desk, monkeypatch, what, at, error
+):
+    done, sharers = getattr(Batch, what), []
 
-    def failing(self, tokens):
-        passes.append(len(self.members))
-        if len(passes) == 6:
+    def failing(self, asked):
+        sharers.append(len(self.members) if what == "queue" else len(asked))
+        if len(sharers) == at:
             raise error
-        queue(self, tokens)
+        done(self, asked)
 
-    monkeypatch.setattr(Batch, "queue", failing)
-    jobs = plain_jobs(3, 24)
-    ends = [client.end for client in together(desk, jobs)]
-    failed = [end for end in ends if isinstance(end, Failure)]
-    assert len(failed) == passes[5] >= 2 and all(end.hint for end in failed)
-    assert [client.end.tokens for client in together(desk, jobs)] == [alone(pair, one) for one in jobs]
-
-
-def test_a_reading_that_fails_ends_the_requests_whose_prompts_it_read_and_no_later_one(pair, desk, monkeypatch):
-    read, readings = Batch.read, []
-
-    def failing(self, unread):
-        readings.append(len(unread))
-        if len(readings) == 1:
-            raise RuntimeError("[METAL] Insufficient Memory")
-        read(self, unread)
-
-    monkeypatch.setattr(Batch, "read", failing)
-    jobs = plain_jobs(4, 20)
-    ends = [client.end for client in together(desk, jobs)]
-    assert sum(isinstance(end, Failure) and "memory" in end.message for end in ends) == readings[0] > 1
-    again = plain_jobs(4, 20, first=40)
+    monkeypatch.setattr(Batch, what, failing)
+    failed = [end for client in together(desk, plain_jobs(4, 24)) if isinstance(end := client.end, Failure)]
+    assert len(failed) == sharers[at - 1] >= 2 and all(end.hint for end in failed)
+    again = plain_jobs(4, 24, first=40)
     assert [client.end.tokens for client in together(desk, again)] == [alone(pair, one) for one in again]
-    assert len(readings) > 1
+    assert len(sharers) > at
 
 
 def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, monkeypatch):
@@ -166,21 +133,6 @@ def test_status_counts_who_shares(pair, desk):
     note = lambda client, event: seen.append(desk.status().sharing)  # noqa: E731
     together(desk, plain_jobs(4, 30), note)
     assert max(seen) == 4 and desk.status().sharing == 0
-
-
-@pytest.mark.slow
-def test_a_head_goes_on_after_shared_passes_with_the_states_that_it_read_in_them(open_desk, cheap):
-    pair = specdec_cli.load("demo-hybrid")
-    desk = open_desk(pair, parallel=4)
-    texts = ["def parse(", "class Node:\n    def __init__(self", "def add(a, b):\n", "for x in range("]
-    shared = [job(pair.text_tokens(text), 30, k="auto", logit_bias=()) for text in texts]
-    clients = together(desk, shared)
-    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in shared]
-    assert max(sizes(clients)) > 1
-    for one, client in zip(shared, clients, strict=True):
-        longer = job((*one.prompt, *client.end.tokens), 20, k=3, drafter="mtp", logit_bias=())
-        assert (ends := answer(desk, longer)).end.tokens == alone(pair, longer)
-        assert ends.read_tokens <= 2 and ends.end.stats["drafted_by"]["mtp"] > 0
 
 
 class Asked:

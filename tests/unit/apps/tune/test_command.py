@@ -8,9 +8,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
-import sys
-import time
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -46,17 +43,6 @@ def models(tiny_pair, monkeypatch):
     monkeypatch.setattr(Measured, "nothing_to_gain", "")  # costs of tiny networks are noise
     target, draft = tiny_pair
     return "--target", target, "--draft", draft
-
-
-# A process that measures as little.
-SMALL = """
-from specdec_cli.main import main
-from specdec_cli.apps.tune import figures
-from specdec_cli.apps.tune.figures import Measured
-from specdec_cli.apps.tune.training import Training
-figures.PIECES, figures.SAID, Measured.nothing_to_gain, Training._steps = 4, 16, "", lambda *_: 60
-main()
-"""
 
 
 @pytest.fixture
@@ -246,31 +232,6 @@ def test_one_training_at_a_time_and_what_was_left_long_ago_is_deleted(monkeypatc
     os.utime(folder, (0, 0))
     with workplace({"what": "head"}):
         assert not folder.exists()
-
-
-@pytest.mark.slow
-@pytest.mark.macos
-def test_a_training_that_is_killed_goes_on_to_the_same_end(specdec, text, models, tmp_path):
-    """By SIGKILL. The other one begins again with the first one's lessons and numbers, and is not killed."""
-    arguments = "tune", *models, "--text", text, "--what", "medusa", "--minutes", "1", "--out"
-    process = subprocess.Popen([sys.executable, "-c", SMALL, *map(str, arguments), "mine"], stderr=subprocess.DEVNULL)
-    while not (left := [*tuned_folder().glob(".training-*/state.safetensors")]):
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.kill()
-    process.wait()
-    left = left[0].parent
-    twin = shutil.copytree(left, tmp_path / "twin")
-    (twin / "state.safetensors").unlink()
-    shutil.rmtree(twin / "best", ignore_errors=True)
-    ends = []
-    for begun in (left, twin):
-        if begun is twin:
-            shutil.move(twin, left)
-        code, out, err = specdec(*arguments, "mine")
-        assert code == 0 and "going on with a training that was killed" in err
-        ends.append([line for line in out.splitlines() if line.startswith(("loss", "agrees"))])
-    assert ends[0] == ends[1] and "60 steps on" in err
 
 
 def test_where_lookups_find_nothing_they_have_no_rate():

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,13 +43,6 @@ class Ticking:
         return self.now
 
 
-@pytest.fixture
-def terminal() -> Iterator[Terminal]:
-    made = Terminal(80, 24)
-    yield made
-    made.close()
-
-
 def panel(terminal: Terminal, step: float = 1.0) -> PanelDisplay:
     """A panel that refreshes with every event, unless the clock says otherwise."""
     return PanelDisplay(terminal.out, terminal.err, clock=Ticking(step), name="demo")
@@ -60,14 +52,6 @@ def play(display: PanelDisplay, events: list[Event]) -> None:
     """Hands over all events."""
     for event in events:
         display.handle(event)
-
-
-def test_the_answer_stays_whole_above_one_panel_and_nothing_repeats_it(terminal: Terminal) -> None:
-    display = panel(terminal)
-    play(display, script())
-    display.close()
-    assert terminal.lines() == FINAL
-    assert not terminal.screen.cursor.hidden
 
 
 def test_a_long_answer_scrolls_and_is_never_repeated(terminal: Terminal) -> None:

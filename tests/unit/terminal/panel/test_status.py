@@ -41,20 +41,6 @@ TITLES = [
 ]
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch):
-    """A screen of so many columns, and the stream that it shows."""
-
-    def make(columns: int) -> tuple[pyte.Screen, io.StringIO, pyte.Stream]:
-        screen = pyte.Screen(columns, 5)
-        monkeypatch.setattr(status, "can_draw", lambda _: True)
-        monkeypatch.setattr(status, "terminal_size", lambda _: (screen.columns, 5))
-        return screen, io.StringIO(), pyte.Stream(screen)
-
-    monkeypatch.setattr(status, "TICK_SECONDS", 1000.0)
-    return make
-
-
 def test_a_row_says_what_is_done_how_much_of_how_much_and_since_when() -> None:
     rows = [status_row("loading qc", step, 12.7, 80) for step in STEPS[:5]]
     assert rows == [
@@ -234,16 +220,3 @@ def test_in_the_panel_the_time_goes_on_between_two_chunks() -> None:
         assert not [thread for thread in threading.enumerate() if thread.name == "ticks"]
     finally:
         terminal.close()
-
-
-def test_a_prompt_that_takes_long_is_two_lines_in_a_pipe_and_none_where_nothing_is_to_be_said(monkeypatch) -> None:
-    clock, written = Clock(), []
-    monkeypatch.setattr(StatusLine.__init__, "__kwdefaults__", {**StatusLine.__init__.__kwdefaults__, "clock": clock})
-    for closing in (None, lambda *_: []):
-        err = io.StringIO()
-        display = PlainDisplay(io.StringIO(), err, closing=closing)
-        for event in script() if closing is None else [*READS, *script()[2:]]:
-            clock.now += 2.0 if event in READS else 0.0
-            display.handle(event)
-        written.append(err.getvalue())
-    assert written == ["", "reading the prompt, 1 234 tokens…\nreading the prompt: done in 6 s\n"]

@@ -74,20 +74,6 @@ def test_anthropic_s_client_reads_the_session_s_answer_streamed_or_not(pair, cla
     assert last.usage.output_tokens == wanted.stats["emitted_tokens"]
 
 
-def test_responses_are_the_session_s_answer_streamed_or_not(pair, gpt):
-    question = "Open a file."  # its answer ends
-    wanted = plainly(pair, chat_ids(pair, [{"role": "user", "content": question}]), temperature=0, max_tokens=60)
-    asked = {"model": "demo", "input": question, "max_output_tokens": 60, "temperature": 0}
-    whole = gpt.responses.create(**asked)
-    with gpt.responses.stream(**asked) as stream:
-        events = list(stream)
-        last = stream.get_final_response()
-    assert whole.output_text == last.output_text == wanted.text and whole.status == "completed"
-    assert [event.sequence_number for event in events if hasattr(event, "sequence_number")] == list(range(len(events)))
-    assert (events[0].type, events[-1].type) == ("response.created", "response.completed")
-    assert whole.usage.output_tokens == wanted.stats["emitted_tokens"]
-
-
 def test_a_text_is_continued_as_the_session_continues_it(pair, gpt):
     wanted = plainly(pair, pair.text_tokens("def read("), raw=True, temperature=0)
     asked = {"model": "demo", "prompt": "def read(", "max_tokens": 24, "temperature": 0}
@@ -97,19 +83,6 @@ def test_a_text_is_continued_as_the_session_continues_it(pair, gpt):
     assert whole.choices[0].text == ids.choices[0].text == wanted.text
     assert "".join(part.choices[0].text for part in parts if part.choices) == wanted.text
     assert parts[-1].choices == [] and parts[-1].usage.completion_tokens == 24
-
-
-def test_several_answers_to_one_prompt_are_a_session_s_further_attempts(pair, gpt):
-    asked = {"model": "demo", "messages": ASKED, "max_tokens": 12, "temperature": 1.0, "seed": 3, "n": 3}
-    whole = gpt.chat.completions.create(**asked)
-    drawn = {"max_tokens": 12, "seed": 3, "temperature": 1.0}
-    wanted = [plainly(pair, chat_ids(pair), **drawn, attempt=attempt).text for attempt in range(3)]
-    assert [choice.message.content for choice in whole.choices] == wanted and len(set(wanted)) > 1
-    texts = ["", "", ""]
-    for chunk in gpt.chat.completions.create(**asked, stream=True):
-        for choice in chunk.choices:
-            texts[choice.index] += choice.delta.content or ""
-    assert texts == wanted
 
 
 def test_log_probabilities_are_one_a_token_streamed_or_not(gpt):
@@ -237,14 +210,3 @@ def test_errors_arrive_as_the_clients_own_kinds(gpt, claude):
     with pytest.raises(openai.BadRequestError) as long:
         gpt.responses.create(model="demo", input="word " * 2000)
     assert long.value.param == "input"  # it was prompt, whatever its name in the body
-
-
-def test_a_prediction_changes_no_word_and_its_tokens_are_counted(pair, gpt):
-    asked = {"model": "demo", "messages": ASKED, "max_tokens": 24, "temperature": 0}
-    wanted = plainly(pair, chat_ids(pair), temperature=0)
-    for content in (wanted.text, [{"type": "text", "text": wanted.text}]):
-        found = gpt.chat.completions.create(**asked, prediction={"type": "content", "content": content})
-        details = found.usage.completion_tokens_details
-        assert found.choices[0].message.content == wanted.text
-        assert details.accepted_prediction_tokens > 5 and details.rejected_prediction_tokens >= 0
-    assert gpt.chat.completions.create(**asked).usage.completion_tokens_details is None

@@ -1,4 +1,4 @@
-"""llama.cpp's endpoints: filling in between two texts (`suffix` of OpenAI's completions, too), small ones, metrics."""
+"""llama.cpp's endpoints: filling in between two texts (`suffix` of OpenAI's completions, too), lines, metrics."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from specdec_cli.apps.serve.http.llama import health
 from specdec_cli.apps.serve.job import JobHandle, SchedulerStatus
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
-from specdec_cli.core.events import Reading, from_dict
+from specdec_cli.core.events import Reading
 from specdec_cli.core.request import Request
 from specdec_cli.models.fill import Fill
 
@@ -163,14 +163,6 @@ def test_after_its_time_the_answer_ends_with_its_line():
 
 
 @slow
-def test_text_becomes_ids_and_ids_text(client, pair):
-    ids = client.post("/tokenize", json={"content": "def f(x):"}).json()["tokens"]
-    assert ids == pair.text_tokens("def f(x):")
-    assert client.post("/detokenize", json={"tokens": ids}).json() == {"content": "def f(x):"}
-    assert client.post("/detokenize", json={"tokens": [99_999]}).status_code == 400
-
-
-@slow
 def test_timings_are_those_of_the_stats(client, pair):
     asked = {"max_tokens": 32}
     timings = told(client, CHAT, **asked).json()["timings"]
@@ -183,20 +175,6 @@ def test_timings_are_those_of_the_stats(client, pair):
     assert streamed[-1]["choices"] == [] and streamed[-1]["usage"]["completion_tokens"] == stats["emitted_tokens"]
     assert streamed[-2]["timings"] == streamed[-1]["timings"] and streamed[-1]["timings"]["cache_n"] > 0
     assert streamed[-1]["usage"]["prompt_tokens_details"]["cached_tokens"] == streamed[-1]["timings"]["cache_n"]
-
-
-@slow
-def test_rounds_are_shown_to_whoever_asks_and_to_nobody_else(client):
-    whole = told(client, CHAT, specdec=True).json()
-    rounds = [from_dict(values) for values in whole["specdec"]]
-    said = whole["choices"][0]["message"]["content"]
-    assert said.startswith("".join(round.text for round in rounds)) and len(rounds) > 2
-    streamed = events_of(told(client, CHAT, specdec=True, stream=True))
-    events = [from_dict(chunk["specdec"]) for chunk in streamed if "specdec" in chunk]
-    shown = [event for event in events if event.event == "round"]
-    assert [round.round.emitted for round in shown] == [round.round.emitted for round in rounds]
-    assert "specdec" not in told(client, CHAT).json()
-    assert not any("specdec" in chunk for chunk in events_of(told(client, CHAT, stream=True)))
 
 
 @slow

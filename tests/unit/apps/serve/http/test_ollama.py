@@ -7,16 +7,11 @@ from datetime import datetime
 import httpx
 import pytest
 
-import specdec_cli
 from fakes.desk import by_letters
-from fakes.fill_model import fill_folder
 from fakes.server import serving
-from fakes.serving import model_of
 from specdec_cli.apps.serve.http import reply
 from specdec_cli.apps.serve.model import Model
-from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.request import Request
-from specdec_cli.models.fill import Fill
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import find
 
@@ -172,18 +167,6 @@ def test_what_is_here_is_told_as_ollama_does(scripted):
     assert {"completion", "tools"} <= {*shown["capabilities"]} and "messages" in shown["template"]
     assert missing.status_code == 404 and "none" in missing.json()["error"]
     assert tuple(map(int, version["version"].split("."))) >= (0, 6, 4)  # Copilot's least
-
-
-@pytest.mark.slow
-def test_a_suffix_is_filled_before(tmp_path, start):
-    pair = specdec_cli.load(target=str(fill_folder(tmp_path / "fill")), drafter="none")
-    prompt = pair.text_tokens("<|fim_prefix|>def f(<|fim_suffix|>return x<|fim_middle|>")
-    request = Request(k=0, max_tokens=9, drafter="none", stop_tokens=Fill.of(pair.tokenizer).stop_tokens)
-    client = start(Scheduler(lambda name: pair, SchedulerOptions()), model_of(pair, Request(k=0, drafter="none"), 1))
-    asked = {"prompt": "def f(", "suffix": "return x", "options": {"num_predict": 9}, "stream": False}
-    (answer,) = told(client, "/api/generate", **asked)
-    assert "insert" in client.post("/api/show", json={}).json()["capabilities"]
-    assert answer["response"] == list(pair.session().reply(prompt, request, raw=True))[-1].text
 
 
 @pytest.mark.slow

@@ -76,7 +76,6 @@ def test_the_tokens_until_the_end_of_the_thinking_are_counted(thinking, scripted
     assert client.post(path, json=body).json()["usage"][name]["reasoning_tokens"] == expected
 
 
-UNSAID = ("rejected", "discarded")
 # The tokens do not end where the tags do, and the stop token is not text.
 THINKING = (
     drafted(0, [], 0, "Let"),
@@ -96,21 +95,6 @@ def test_thinking_and_answer_each_say_whose_words_they_are_to_whoever_asks(think
     assert thoughts == [["plain", "Let"], ["accepted", " me"], ["rejected", " no"], ["correction", " see"]]
     assert words == [["accepted", "A"], ["accepted", "b"], ["bonus", "c"], ["rejected", "x"], ["discarded", "y"]]
     assert not any("specdec" in one for one in chunks(client.post(CHAT, json=asked)))
-
-
-@pytest.mark.slow  # a model's own answers
-@pytest.mark.parametrize("more", [{"temperature": 0.8, "seed": 7}, {"stop": ["path)"]}])
-def test_the_tokens_of_a_delta_join_to_its_text_and_count_as_the_rounds_do(client, more):
-    user = [{"role": "user", "content": "Return the lines of a file."}]
-    asked = {"messages": user, "stream": True, "specdec": True, "max_tokens": 40, **more}
-    told = [json.loads(one) for one in chunks(client.post(CHAT, json=asked))[:-1]]
-    parts = [choice["delta"] for chunk in told for choice in chunk["choices"]]
-    for delta in parts:
-        said = [text for kind, text in delta.get("specdec", ()) if kind not in UNSAID]
-        assert "".join(said) == delta.get("content", "")
-    rounds = [chunk["specdec"] for chunk in told if chunk.get("specdec", {}).get("event") == "round"]
-    unsaid = [text for delta in parts for kind, text in delta.get("specdec", ()) if kind in UNSAID]
-    assert unsaid == [piece for round in rounds for piece in round["pieces"][round["accepted"] :]] != []
 
 
 ENDS = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000 and len(f"a{chr(code)}b".splitlines()) > 1]
