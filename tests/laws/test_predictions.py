@@ -5,8 +5,8 @@ import pytest
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.core.events import Finish, RoundDone
-from specdec_cli.core.kinds import FORCED, PREDICTED
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.kinds import PREDICTED
 from specdec_cli.core.request import Constraint, Request
 
 PROMPT = list(ids(50))
@@ -148,19 +148,6 @@ LONGER = {
     "looked up": {"prompt": [67] * 60},
     "forced": {"constraint": Constraint("regex", "a{200}")},
 }
-
-
-@pytest.mark.slow
-def test_under_auto_what_a_shape_forces_drafts_in_the_first_round_where_rows_are_known_to_be_cheap(cheap):
-    request = Request(k="auto", max_tokens=60, logit_bias=ONLY_A, constraint=Constraint("regex", "a{200}"))
-    emitted = []
-    for _ in range(2):
-        first, *_, finish = (event for event in cheap.reply(PROMPT, request) if isinstance(event, RoundDone | Finish))
-        assert finish.tokens == (67,) * 60
-        emitted.append(len(first.round.emitted))
-        said(cheap, tokens=200)  # plain steps are measured
-    assert emitted[0] == 1 < emitted[1]
-    assert first.round.drafter == FORCED.name
 
 
 @pytest.mark.parametrize("source", LONGER)

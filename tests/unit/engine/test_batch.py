@@ -49,35 +49,12 @@ def is_array(mask):
     return isinstance(mask, mx.array)
 
 
-def best_blocks(size, most):
-    """Attention to the `most` blocks of columns with the best keys; below that many there is nothing to leave out."""
-
-    def attend(queries, keys, values, cache, scale, mask):
-        tokens, end = queries.shape[2], keys.shape[2]
-        seen = mx.arange(end) <= mx.arange(end - tokens, end)[:, None]
-        seen = seen & mask if is_array(mask) else seen
-        seen = mx.broadcast_to(seen, [keys.shape[0], 1, tokens, end])
-        if end > size * most:
-            scores = mx.where(seen, (queries[:, :1] @ keys[:, :1].swapaxes(-1, -2)), -mx.inf)
-            scores = mx.pad(scores, [(0, 0)] * 3 + [(0, -end % size)], constant_values=-mx.inf)
-            best = scores.reshape(*scores.shape[:3], -1, size).max(-1)
-            least = mx.sort(best, axis=-1)[..., -most:][..., :1]
-            seen = seen & mx.repeat(best >= least, size, axis=-1)[..., :end]
-        return ATTEND(queries, keys, values, cache=cache, scale=scale, mask=seen)
-
-    return attend
-
-
 BY_COLUMN = {
     "chunks of 64": seen_by(lambda columns, places: columns // 64 == places // 64),
     "chunks of 13": seen_by(lambda columns, places: columns // 13 == places // 13),
     "every third, and the nearest": seen_by(lambda columns, places: (columns % 3 == 0) | (columns > places - 4)),
     "the first four, and a window": seen_by(lambda columns, places: (columns < 4) | (columns > places - 32)),
     "the first 150": seen_by(lambda columns, places: (columns < 150) | (columns == places)),
-    "3 blocks of 13": best_blocks(13, 3),
-    "8 blocks of 50": best_blocks(50, 8),
-    "4 blocks of 130": best_blocks(130, 4),
-    "16 blocks of 64": best_blocks(64, 16),
 }
 
 
