@@ -13,7 +13,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from fakes import isolation
+import isolation
 
 HOME = isolation.move_in()
 # Before mlx is imported: TF32 would round float32 products on some devices.

@@ -11,8 +11,8 @@ from mlx_lm.utils import load_model
 
 import specdec_cli
 from fakes.command import Command
-from fakes.isolation import persons_home
 from fakes.packed import packed_folder
+from isolation import persons_home
 from specdec_cli.engine import device
 
 ROOT, DEMO = Path(__file__).parents[2], Path(specdec_cli.__file__).parent / "demo"

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from tokenizers import AddedToken
 
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
 from specdec_cli.apps.serve.model import Model
@@ -64,10 +63,8 @@ KINDS = {
 
 def call_tokenizer(folder, template, special):
     """With the bytes and these special tokens."""
-    backend = byte_tokenizer()
-    backend.add_special_tokens([AddedToken(text, normalized=False) for text in special])
     folder.mkdir(parents=True)
-    write_tokenizer(folder, backend, chat_template=template)
+    write_tokenizer(folder, byte_tokenizer(special=special), chat_template=template)
     return Tokenizer.load(folder, "calls", {"eos_token_id": [2]})
 
 

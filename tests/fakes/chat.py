@@ -28,6 +28,7 @@ from specdec_cli.session.signals import Presses
 from specdec_cli.session.slot import Slot
 
 BYTES = 259
+NEVER_STOP = tuple((token, -1e9) for token in (0, 1, 2))
 PAIR = Pair("tiny", "specdec:demo/target", "specdec:demo/draft", 4)
 
 
@@ -68,6 +69,12 @@ def fit_of(slot, usable_bytes=None):
         device.usable_bytes() if usable_bytes is None else usable_bytes,
         context=ContextLimit(*limits[:2], slot.target.network.positions),
     )
+
+
+def loaded(slot, tokenizer, **more):
+    """A pair in memory, whose first conversation `slot` is."""
+    names = "t", None if slot.draft is None else "d"
+    return LoadedPair(Pair("tiny", *names), names, tokenizer, slot, fit_of(slot), **more)
 
 
 class Recorded(Session):

@@ -16,7 +16,6 @@ import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from fakes.machine import Machine
-from fakes.scored import ScoredModel
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.rollback import leaves
 from specdec_cli.engine.model import CachedModel
@@ -182,27 +181,6 @@ def count_read(monkeypatch) -> list[int]:
 
 def _flat(arrays: Iterable[Any]) -> list[mx.array]:
     return [array for _, array in tree_flatten(list(arrays)) if isinstance(array, mx.array)]
-
-
-class TextModel(ScoredModel):
-    """Knows its text by heart, except where `wrong(position)`; n rows take costs(n)."""
-
-    def __init__(self, device: FakeDevice, text, costs, buffers: int, wrong=lambda position: False) -> None:
-        self.device, self.text, self.costs, self.buffers, self.wrong = device, text, costs, buffers, wrong
-        self.vocab_size = max(text) + 2
-
-    def rows(self, tokens):
-        self.device.work(self.costs(tokens.size), self.buffers)
-        rows = []
-        for position in range(self.length + 1, self.length + 1 + tokens.size):
-            token = self.text[position % len(self.text)]
-            rows.append(mx.arange(self.vocab_size) == (self.vocab_size - 1 if self.wrong(position) else token))
-        return mx.stack(rows).astype(mx.float32)
-
-    def prefill(self, context):
-        output = self.forward(mx.zeros(max(len(context) - 1, 1)))
-        self.device.wait(output.logits)
-        yield output
 
 
 # A device that fails, as Metal does: what the caches hold then was never computed.

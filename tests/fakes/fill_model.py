@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tokenizers import AddedToken
-
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
 
 MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>")
@@ -11,7 +9,5 @@ MARKS = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<
 
 def fill_folder(folder, marks=MARKS, noise=0.0, context=1024):
     """A loadable folder with random weights."""
-    tokenizer = byte_tokenizer()
-    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in marks])
     config = TINY | {"vocab_size": 259 + len(marks), "max_position_embeddings": context}
-    return write_model(folder, tiny_network(config, seed=5, noise=noise), config, tokenizer)
+    return write_model(folder, tiny_network(config, seed=5, noise=noise), config, byte_tokenizer(marks=marks))

@@ -6,11 +6,12 @@ from functools import partial
 
 import mlx.core as mx
 import numpy as np
-from mlx.utils import tree_flatten, tree_unflatten
+from mlx.utils import tree_flatten
 
 from conformance.architectures import architectures, draw_weight, tiny_network
 from fakes.chat import BYTES
 from fakes.counting import TEMPLATE
+from fakes.heads import quieten
 from fakes.models import byte_tokenizer, write_tokenizer
 from fakes.raw_gemma import (
     COMMON,
@@ -73,13 +74,8 @@ SMALL = {
     "max_position_embeddings": 64,
     "tie_word_embeddings": False,
 }
+# Gemma norms at last what layers add to the stream of activations.
 ADDING = ("post_attention_layernorm.weight", "post_feedforward_layernorm.weight", "post_per_layer_input_norm.weight")
-
-
-def hush(module, share):
-    """What layers add to the stream of activations, which Gemma norms at last, becomes `share` of it."""
-    weights = tree_flatten(module.parameters())
-    module.update(tree_unflatten([(name, share * value) for name, value in weights if name.endswith(ADDING)]))
 
 
 def config_over(text, clusters=0, best=0):
@@ -104,7 +100,7 @@ def agreeing_assistant(target, share=0.5, clusters=0, best=0, seed=3):
     `share` of the state and of the layers of both disturbs that. It scores the `best` of so many `clusters`, 0: all
     tokens.
     """
-    hush(target.network.module, share)
+    quieten(target.network.module, share, ADDING)
     modules = dict(target.network.module.named_modules())
     trunk = next(part for part in modules.values() if part.get("previous_kvs") is not None)
     text = trunk.config
@@ -120,7 +116,7 @@ def agreeing_assistant(target, share=0.5, clusters=0, best=0, seed=3):
     if clusters:
         module.masked_embedding.token_ordering = order
         module.masked_embedding.centroids.weight = rows[order].reshape(clusters, -1, size).mean(1)
-    hush(module, share)
+    quieten(module, share, ADDING)
     mx.eval(module.parameters())
     return CachedHead(Head(module, target.network, "assistant", recent=1))
 

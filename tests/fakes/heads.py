@@ -68,10 +68,10 @@ def trained_medusa(target, heads=4, steps=60):
     return student.network
 
 
-def quieten(module, share):
-    """What layers add to the stream of activations becomes `share` of it."""
+def quieten(module, share, adding=ADDING):
+    """What layers add to the stream of activations, by the weights `adding`, becomes `share` of it."""
     weights = tree_flatten(module.parameters())
-    module.update(tree_unflatten([(n, share * v) for n, v in weights if n.endswith(ADDING)]))
+    module.update(tree_unflatten([(n, share * v) for n, v in weights if n.endswith(adding)]))
 
 
 def cached_head(target, head=None, name="head", recipe=None, recent=None):

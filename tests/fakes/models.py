@@ -51,8 +51,11 @@ def _shake(network, scale):
     )
 
 
-def byte_tokenizer(words=()):
-    """Ids 0-2 are special, 3-258 the bytes: every split of a character over tokens happens; `words` are never read."""
+def byte_tokenizer(words=(), marks=(), special=()):
+    """Ids 0-2 are special, 3-258 the bytes: every split of a character over tokens happens.
+
+    Then `words`, which are never read, and tokens that a text is searched for: `marks`, and `special` ones.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     names = [level.pre_tokenize_str(word)[0][0] for word in words]
@@ -61,6 +64,8 @@ def byte_tokenizer(words=()):
     tokenizer.pre_tokenizer = level
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(SPECIALS)
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in marks])
+    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in special])
     return tokenizer
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import mlx.core as mx
-import numpy as np
 
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.model import Output
@@ -56,15 +55,3 @@ class ScoredModel:
 
     def release(self) -> None:
         self.length = 0
-
-
-class MarkovModel(ScoredModel):
-    """The next token depends on the last one alone. `table` [V, V]: row x holds the probabilities of what follows x."""
-
-    def __init__(self, table) -> None:
-        with np.errstate(divide="ignore"):
-            self._scores = mx.array(np.log(table).astype(np.float32))
-        self.vocab_size = len(table)
-
-    def rows(self, tokens):
-        return self._scores[tokens]

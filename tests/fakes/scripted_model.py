@@ -13,7 +13,6 @@ from itertools import pairwise
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from tokenizers import AddedToken
 
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
 from fakes.tool_model import LONG, MARKS, SAID
@@ -44,9 +43,7 @@ def scripted_folder(folder, scripts):
     chains += [(f"<|ending{i}|>", words_of(script.ending, used)) for i, script in enumerate(scripts)]
     chains.append(("<|otherwise|>", words_of(OTHERWISE, used)))
     words = [word for _, said in chains for word in said]
-    tokenizer = byte_tokenizer(words)
-    tokenizer.add_tokens([AddedToken(mark, special=False, normalized=False) for mark in MARKS])
-    tokenizer.add_special_tokens([opener for opener, _ in chains])
+    tokenizer = byte_tokenizer(words, MARKS, [opener for opener, _ in chains])
     first, follows = tokenizer.get_vocab_size() - len(words) - len(MARKS) - len(chains), {}
     for opener, said in chains:
         ids = range(first, first := first + len(said))

@@ -6,7 +6,7 @@ import threading
 from contextlib import contextmanager
 from functools import cache
 
-from fakes.chat import BYTES, fit_of, networks, tokenizer_in
+from fakes.chat import BYTES, NEVER_STOP, loaded, networks, tokenizer_in
 from specdec_cli.apps.serve.job import Job
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
@@ -14,12 +14,10 @@ from specdec_cli.core.events import Failure, Finish, Prefill, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.files import find
-from specdec_cli.pairs.pair import Pair, PairSpec
-from specdec_cli.session.session import LoadedPair
+from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.session.slot import Slot
 
 KINDS = {"plain": "qwen3", "window": "gemma3_text", "recurrent": "qwen3_5"}
-NEVER_STOP = tuple((token, -1e9) for token in (0, 1, 2))
 WAIT_SECONDS = 60.0
 
 
@@ -32,8 +30,7 @@ def tiny_loaded(folder, kind="plain", context_limit=None, draft=True, kv_bits=No
     """A LoadedPair of that kind of cache over bytes, its weights shared by all that are made so."""
     made = _networks(kind, **({"head_dim": 32} if kv_bits else {}))
     target, other = (CachedModel(network, kind, context_limit, kv_bits) for network in made)
-    slot = Slot(target, other if draft else None)
-    return LoadedPair(Pair("tiny", "t", "d"), ("t", "d" if draft else None), tokenizer_in(folder), slot, fit_of(slot))
+    return loaded(Slot(target, other if draft else None), tokenizer_in(folder))
 
 
 def model_of(pair, base, since):

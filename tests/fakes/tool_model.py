@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tokenizers import AddedToken
-
 from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.request import Request
@@ -29,12 +27,12 @@ LONG = 65_536
 
 def tool_folder(folder, thinks=False):
     """A loadable folder with random weights."""
-    tokenizer = byte_tokenizer()
-    added = [*MARKS, *(THINK if thinks else ())]
-    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in added])
-    config = TINY | {"vocab_size": 259 + len(added), "max_position_embeddings": LONG}
+    marks = [*MARKS, *(THINK if thinks else ())]
+    config = TINY | {"vocab_size": 259 + len(marks), "max_position_embeddings": LONG}
     template = THINKS_TEMPLATE if thinks else TOOLS_TEMPLATE
-    return write_model(folder, tiny_network(config, seed=3), config, tokenizer, chat_template=template)
+    return write_model(
+        folder, tiny_network(config, seed=3), config, byte_tokenizer(marks=marks), chat_template=template
+    )
 
 
 def tool_model(folder, **base):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from fakes.hub_client import environment, own
 from fakes.hub_server import HubServer
 
 BIG, SMALL, ODD = "org/big", "org/small", "org/odd"
@@ -68,19 +68,8 @@ class World:
         return self.root / "config.toml"
 
     def environment(self, **extra: str) -> dict[str, str]:
-        kept = {key: os.environ[key] for key in ("PATH", "LANG", "LD_LIBRARY_PATH") if key in os.environ}
-        here = {
-            "HOME": str(self.root),
-            "HF_ENDPOINT": self.hub.url,
-            "HF_HOME": str(self.root / "hf"),
-            "SPECDEC_MODELS": str(self.models),
-            "SPECDEC_CONFIG": str(self.config),
-            "XDG_CACHE_HOME": str(self.root / "cache"),
-            "COLUMNS": "80",
-            "HF_HUB_DISABLE_XET": "1",
-            "NO_PROXY": "*",
-        }
-        return kept | here | extra
+        here = own(self.root) | {"SPECDEC_CONFIG": str(self.config), "COLUMNS": "80"}
+        return environment(self.hub, self.root / "hf", **here | extra)
 
     def start(self, *arguments: str, **extra: str) -> subprocess.Popen[str]:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, "text": True}

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from fakes import isolation
+import isolation
 
 DATA = Path(__file__).parent / "data"
 RECORDING = os.environ.get("GOLDEN") == "record"

@@ -5,14 +5,13 @@ A pair's `kind` is a key of CACHES, whose draft is the same network moved a litt
 
 from __future__ import annotations
 
-from fakes.chat import BYTES, fit_of, networks, tokenizer_in
+from fakes.chat import BYTES, NEVER_STOP, loaded, networks, tokenizer_in
 from fakes.drafting import translated
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target, trained_medusa
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
@@ -32,7 +31,6 @@ BOUND = 64  # tokens that a draft reads where it is bounded
 MUTE = range(5, BYTES, 9)  # tokens that a translated draft has no word for
 PROMPT = [3 + (7 * i * i + i) % 97 for i in range(57)]
 OTHER = [3 + (7 * i) % 97 for i in range(41)]
-NEVER_STOP = tuple((token, -1e9) for token in (0, 1, 2))
 
 
 def slot_of(kind: str, recent: int | None = None, draft: str | None = None) -> Slot:
@@ -56,13 +54,8 @@ def slot_of(kind: str, recent: int | None = None, draft: str | None = None) -> S
     return Slot(CachedModel(target, "t", **bits), drafting)
 
 
-def loaded(slot: Slot, folder, **more) -> LoadedPair:
-    names = "t", None if slot.draft is None else "d"
-    return LoadedPair(Pair("tiny", *names), names, tokenizer_in(folder), slot, fit_of(slot), **more)
-
-
 def pair_of(kind: str, folder, **more) -> LoadedPair:
-    return loaded(slot_of(kind), folder, **more)
+    return loaded(slot_of(kind), tokenizer_in(folder), **more)
 
 
 def asked(k, seed=None, tokens=40, drafter="model", **more) -> Request:

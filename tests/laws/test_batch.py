@@ -1,6 +1,8 @@
 """Replies that share their passes say what each says alone, whoever comes and goes when: over every kind of cache."""
 
 import random
+import time
+from collections.abc import Sequence
 from itertools import permutations
 
 import mlx.core as mx
@@ -9,12 +11,13 @@ import pytest
 from conformance.architectures import architectures, tiny_network
 from fakes.gemma import agreeing_assistant
 from fakes.heads import agreeing_head, cached_head, tiny_target
-from fakes.sharing import Reply, run_alone, run_together
 from specdec_cli.core.errors import Refused
-from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Prompt, prove, read_prompts
+from specdec_cli.core.events import Round
+from specdec_cli.engine.batch import LONGEST_PROMPT, Batch, Member, Part, Prompt, prove, read_prompts
 from specdec_cli.engine.cache import rows
 from specdec_cli.engine.cache.cache_kinds import leaves
-from specdec_cli.engine.drafters.base import finished
+from specdec_cli.engine.decode import decode
+from specdec_cli.engine.drafters.base import DraftStep, finished, read_together
 from specdec_cli.engine.drafters.drafters import Drafters
 from specdec_cli.engine.drafters.lookup import LookupDrafter
 from specdec_cli.engine.drafters.stepwise import HeadDrafter, ModelDrafter
@@ -22,9 +25,93 @@ from specdec_cli.engine.heads.cached_head import CachedHead
 from specdec_cli.engine.model import CachedModel, Network
 from specdec_cli.engine.planning.costs import Costs
 from specdec_cli.engine.planning.history import History
-from specdec_cli.engine.sampling.acceptance import greedy, make_rule
+from specdec_cli.engine.sampling.acceptance import AcceptanceRule, greedy, make_rule
 from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
+
+
+class Reply:
+    """`tokens` tokens after `context`, which grows; it is cancelled after so many rounds, if after any."""
+
+    def __init__(
+        self,
+        target: CachedModel,
+        drafters: Drafters,
+        rule: AcceptanceRule,
+        context: Sequence[int],
+        tokens: int,
+        cancelled_after: float = float("inf"),
+    ) -> None:
+        self.target, self.context, self.rounds = target, list(context), list[Round]()
+        self.asks: Part | DraftStep | None = None
+        self.ended = False
+        self._drafters, self._rule, self._tokens, self._last = drafters, rule, tokens, cancelled_after
+
+    def begin(self, batch: Batch) -> None:
+        """Its prompt is read, and nothing decoded yet."""
+        self.target.reuse(self.context)
+        self.target.commit(self.context, min(self.target.length, self._drafters.keeps(self.context)))
+        for _ in read_together(self.target, self._drafters.drafter, self.context):
+            pass
+        self.member = Member(batch)
+        self._steps = decode(
+            self.target, self._drafters, self._rule, self.context, self._tokens, frozenset(), time.perf_counter,
+            lambda: len(self.rounds) >= self._last, member=self.member,
+        )  # fmt: skip
+
+    def go_on(self) -> None:
+        """Up to its next round, to what it asks for, or to its end."""
+        step = next(self._steps, None)
+        self.asks, self.ended = step if isinstance(step, Part | DraftStep) else None, step is None
+        if isinstance(step, Round):
+            self.rounds.append(step)
+
+
+def run_alone(reply: Reply, batch: Batch) -> list[int]:
+    """Its context at its end."""
+    reply.begin(batch)
+    while not reply.ended:
+        reply.go_on()
+    return reply.context
+
+
+def run_together(batch: Batch, replies: Sequence[Reply], seed: int) -> int:
+    """All of `replies`, to their ends; who joins and leaves when is drawn. Returns how many rounds were shared."""
+    chance, coming, running = random.Random(seed), list(replies), list[Reply]()
+    while coming or running:
+        if coming and (not running or chance.random() < 0.4):
+            running.append(coming.pop(0))
+            running[-1].begin(batch)
+            running[-1].member.shares = True
+        for reply in running:
+            if chance.random() < 0.15:
+                reply.member.shares = chance.random() < 0.75
+        alone = [reply for reply in running if not reply.asks]
+        if alone and chance.random() < 0.8:
+            chance.choice(alone).go_on()
+        elif drafting := [reply for reply in running if isinstance(reply.asks, DraftStep)]:
+            batch.answer([reply.asks for reply in drafting if reply.asks])
+            for reply in drafting:
+                reply.go_on()
+        elif asking := [reply for reply in running if reply.asks]:
+            share(batch, asking, chance.random() < 0.5)
+        running = [reply for reply in running if not reply.ended]
+    return sum(round.batch_size > 1 for reply in replies for round in reply.rounds)
+
+
+def share(batch: Batch, asking: Sequence[Reply], ahead: bool) -> None:
+    """A pass of all who ask; `ahead`: all share the next one, so that it is queued at once if nobody drafts."""
+    for reply in asking:
+        reply.member.shares |= ahead
+    errors = batch.answer([reply.asks for reply in asking if reply.asks])
+    for reply in asking:
+        if reply.asks in errors:
+            if error := errors[reply.asks]:
+                raise error
+            reply.go_on()  # it reads
+            while reply.member.shares and not (reply.asks or reply.ended):
+                reply.go_on()
+
 
 # Full, windowed, shared, latent and recurrent caches, alone and mixed; learned positions; experts; sinks.
 NAMES = (

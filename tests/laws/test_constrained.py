@@ -9,25 +9,16 @@ import re
 import time
 from itertools import pairwise
 
+import mlx.core as mx
+import numpy as np
 import pytest
+from llguidance import LLMatcher, LLTokenizer
+from mlx_lm.generate import generate_step
 
 from fakes.drafting import drafters_of
-from fakes.grammar import (
-    BEGIN,
-    BIAS,
-    BYTES,
-    END,
-    STOPS,
-    THINKS,
-    WIDTH,
-    V,
-    Watched,
-    plainly_constrained,
-    plainly_thinking,
-    thinking_tokenizer,
-)
-from fakes.models import tiny_network
+from fakes.models import byte_tokenizer, tiny_network
 from fakes.products import every, spread
+from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, V, thinking_tokenizer
 from specdec_cli.core.kinds import DRAFTERS, FORCED
 from specdec_cli.core.request import Constraint
 from specdec_cli.engine import device
@@ -39,6 +30,89 @@ from specdec_cli.engine.sampling.sampler import Sampler
 from specdec_cli.engine.sampling.warps import Sampling
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.text import Thinking
+
+# The other side, which shares nothing with the engine: mlx-lm's loop, and llguidance one token at a time.
+
+BYTES, WIDTH = byte_tokenizer().to_str(), 259
+TEXTS = {
+    "schema": LLMatcher.grammar_from_json_schema,
+    "regex": LLMatcher.grammar_from_regex,
+    "grammar": LLMatcher.grammar_from_lark,
+}
+JSON = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": 'nrbtf\\"',
+}
+
+
+def plainly_constrained(network, constraint, prompt, max_tokens, noise=None):
+    """Token ids, the stop token included. `noise(position)` [V] is added before the best is taken."""
+    made = TEXTS[constraint.kind]
+    grammar = made(constraint.text, overrides=JSON) if constraint.kind == "schema" else made(constraint.text)
+    matcher = LLMatcher(LLTokenizer(BYTES, n_vocab=WIDTH, eos_token=sorted(STOPS)), grammar, log_level=0)
+
+    def mask():
+        return np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")[:WIDTH] > 0
+
+    return plainly_masked(network, prompt, max_tokens, lambda token: matcher.try_consume_tokens([token]), mask, noise)
+
+
+def plainly_masked(network, prompt, max_tokens, take, mask, noise=None, bias=0.0):
+    """Token ids by mlx-lm's loop, up to the first stop token, that one included.
+
+    `take(token)` hears of each, and `mask()` [V] of bool says what may be next.
+    `bias` [V] and `noise(position)` [V] are added before the best is taken.
+    """
+
+    def masked(tokens, logits):
+        if tokens.size > len(prompt):
+            take(int(tokens[-1]))
+        logits = mx.where(mx.array(mask()), logits.astype(mx.float32), -mx.inf)
+        return logits + mx.array(bias) + (noise(tokens.size) if noise else 0.0)
+
+    found = []
+    steps = generate_step(
+        mx.array(prompt), network, max_tokens=max_tokens, sampler=lambda x: mx.argmax(x, -1), logits_processors=[masked]
+    )
+    for token, _ in steps:
+        found.append(int(token))
+        if token in STOPS:
+            break
+    return found
+
+
+class Watched:
+    """Masks of `expression` behind the end of the thinking, which is found by comparing ids; free before."""
+
+    def __init__(self, tokenizer, expression: str, special: bool) -> None:
+        made = LLTokenizer(tokenizer.to_str(), n_vocab=V, eos_token=sorted(STOPS))
+        self._matcher = LLMatcher(made, LLMatcher.grammar_from_regex(f"\n{{0,2}}({expression})"), log_level=0)
+        never = [*range(3), *([BEGIN] if special else [])]
+        self._free = np.array([token not in never for token in range(V)])
+        self._thinks = True
+
+    def take(self, token: int) -> None:
+        if self._thinks:
+            self._thinks = token != END
+        else:
+            assert self._matcher.consume_token(token) or token in STOPS
+
+    def mask(self) -> np.ndarray:
+        """[V] of bool."""
+        if self._thinks:
+            return self._free
+        return np.unpackbits(np.frombuffer(self._matcher.compute_bitmask(), np.uint8), bitorder="little")[:V] > 0
+
+
+def plainly_thinking(network, watched, prompt, max_tokens, noise=None):
+    """Token ids by mlx-lm's loop, the stop token included; `noise(position)` [V] is added before the best is taken."""
+    added = np.zeros(V, np.float32)
+    for token, value in BIAS:
+        added[token] = value
+    return plainly_masked(network, prompt, max_tokens, watched.take, watched.mask, noise, added)
+
 
 PROMPT = [50, 61, 72, 50, 61]
 CONSTRAINTS = {

@@ -10,7 +10,8 @@ from itertools import islice
 
 import pytest
 
-from laws.pairs import ASSISTANTS, CACHES, HEADS, OTHER, PROMPT, asked, loaded, pair_of, plain, rounds_of, said, slot_of
+from fakes.chat import loaded, tokenizer_in
+from laws.pairs import ASSISTANTS, CACHES, HEADS, OTHER, PROMPT, asked, pair_of, plain, rounds_of, said, slot_of
 from specdec_cli.core.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.core.request import MAX_ROWS
 
@@ -69,7 +70,7 @@ def held(kind, draft, n):
 @pytest.mark.parametrize(("target", "draft", "n", "turns"), TIERED)
 def test_a_conversation_with_a_draft_of_the_last_tokens_is_plain_decoding(target, draft, n, turns, tmp_path):
     """An assistant holds the last states alone, and reads the target's keys wherever edits and windows left them."""
-    pair, draw, accepted, rejected = loaded(slot_of(target, n, draft), tmp_path), random.Random(5), 0, 0
+    pair, draw, accepted, rejected = loaded(slot_of(target, n, draft), tokenizer_in(tmp_path)), random.Random(5), 0, 0
     session, prompts = pair.session(), conversation(draw, turns)
     prompt = next(prompts)
     for turn in range(turns):
@@ -95,7 +96,11 @@ def test_bytes_and_reading_are_bounded_however_long_the_context(tmp_path):
     prompt = [3 + (7 * i * i + i) % 97 for i in range(500)]
     sizes, read = {}, {}
     for recent in (n, None):
-        session, sizes[recent], read[recent] = loaded(slot_of("plain", recent), tmp_path).session(), [], []
+        session, sizes[recent], read[recent] = (
+            loaded(slot_of("plain", recent), tokenizer_in(tmp_path)).session(),
+            [],
+            [],
+        )
         for length in (100, 500):
             events = list(session.reply(prompt[:length], request))
             sizes[recent].append(session.slot.draft.nbytes)
@@ -136,7 +141,7 @@ def test_a_draft_reads_the_last_n_tokens_and_anew_where_twice_as_many_are_held(d
     device_says(queues_ahead=False)  # a round's passes come before it
     slot = slot_of("plain", n, draft)
     slot.draft.network.module = counted = Counted(slot.draft.network.module)
-    session = loaded(slot, tmp_path).session()
+    session = loaded(slot, tokenizer_in(tmp_path)).session()
     length, origin, held = 100, None, set()
     for event in session.reply([3 + (7 * i * i + i) % 97 for i in range(length)], asked(2, tokens=2 * n + 15)):
         if not isinstance(event, RoundDone):

@@ -30,7 +30,7 @@ from fakes.drafting import translated
 from fakes.gemma import agreeing_assistant, small_gemma
 from fakes.heads import agreeing_head, cached_head, trained_medusa
 from fakes.models import tiny_network
-from fakes.scored import MarkovModel
+from fakes.scored import ScoredModel
 from laws.exact_law import CASES, PROMPT, SMALL, K, answers, assert_follows, assert_likely
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
@@ -297,6 +297,18 @@ def test_control_a_known_mistake_is_noticed(wrong, sampling):
 # Whole answers, from their first token to their shortened last rounds. Five tokens at K 4: the rounds of an answer may
 # draft 3, 2, 1 and 0 tokens, so noise that is numbered by K, or by where a round may end, is used twice. The target and
 # the draft are tables, so the law is a product of entries.
+
+
+class MarkovModel(ScoredModel):
+    """The next token depends on the last one alone. `table` [V, V]: row x holds the probabilities of what follows x."""
+
+    def __init__(self, table) -> None:
+        with np.errstate(divide="ignore"):
+            self._scores = mx.array(np.log(table).astype(np.float32))
+        self.vocab_size = len(table)
+
+    def rows(self, tokens):
+        return self._scores[tokens]
 
 
 # Half of the drafts are rejected, and after each rejection the target still has two tokens to choose from.

@@ -16,6 +16,7 @@ import pytest
 
 from fakes.chat import Recorded, chat_with
 from fakes.counting import counting_folder, counting_tensors
+from fakes.device import says
 from fakes.serving import Client, desk_of
 from laws.pairs import ASSISTANTS, HEADS, KINDS, MUTE, OTHER, PROMPT, asked, pair_of, plain, rounds_of, said
 from specdec_cli.apps.race.events import DRAFTED, PLAIN, LaneStep
@@ -55,6 +56,13 @@ def pair(request, tmp_path_factory):
 def run(pair, request):
     """A reply of a session."""
     yield PROMPT, request, said(pair.session().reply(PROMPT, request))
+
+
+def queued_ahead(pair, request):
+    """The same on a device that gets the next round before the last one is read, as a GPU does."""
+    with pytest.MonkeyPatch.context() as patch:
+        says(patch, queues_ahead=True)
+        yield from run(pair, request)
 
 
 def beside_others(pair, request):
@@ -114,7 +122,7 @@ SETTINGS = {
     "shaped": {"constraint": SHAPE},
     "shaped and coupled": {"constraint": SHAPE, "seed": 3},
 }
-SURFACES = {each.__name__: each for each in (run, beside_others, chat, served, raced)}
+SURFACES = {each.__name__: each for each in (run, queued_ahead, beside_others, chat, served, raced)}
 KS = (4, 1, "auto", 8)
 # The pair's draft, and now and then the better of it and the text.
 DRAFTERS, WITHOUT_DRAFT = ("model", "model", "auto"), ("ngram", "auto")

@@ -5,8 +5,9 @@ import pytest
 from fakes.device import DrivenPair, FakeDevice
 from fakes.machine import Machine
 from fakes.serving import ids, tiny_loaded
-from specdec_cli.core.events import Finish, RoundDone
-from specdec_cli.core.kinds import FORCED, PREDICTED
+from laws.pairs import rounds_of
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.kinds import PREDICTED
 from specdec_cli.core.request import Constraint, Request
 
 PROMPT = list(ids(50))
@@ -26,16 +27,16 @@ def pair(request, tmp_path_factory):
     return tiny_loaded(tmp_path_factory.mktemp("pair"), request.param)
 
 
-def reply(pair, predict="", drafter="ngram", k=4, **more):
-    """(rounds, finish) of a fresh session."""
-    more = {"max_tokens": 60, "logit_bias": LETTERS, **more}
-    events = list(pair.session().reply(PROMPT, Request(predict=predict, drafter=drafter, k=k, **more)))
-    return [event.round for event in events if isinstance(event, RoundDone)], events[-1]
+def reply(session, predict="", drafter="ngram", k=4, **more):
+    """(rounds, finish)."""
+    request = Request(predict=predict, drafter=drafter, k=k, **{"max_tokens": 60, "logit_bias": LETTERS, **more})
+    *events, finish = session.reply(PROMPT, request)
+    return rounds_of(events), finish
 
 
 @pytest.mark.parametrize(("drafter", "k", "more"), EACH)
 def test_right_wrong_or_empty_the_answer_is_the_same(pair, drafter, k, more):
-    _, plain = reply(pair, k=0, **more)
+    _, plain = reply(pair.session(), k=0, **more)
     half = len(plain.text) // 2
     texts = {
         "right": plain.text,
@@ -46,13 +47,13 @@ def test_right_wrong_or_empty_the_answer_is_the_same(pair, drafter, k, more):
         "empty": "",
     }
     for name, text in texts.items():
-        assert reply(pair, text, drafter, k, **more)[1].tokens == plain.tokens, name
+        assert reply(pair.session(), text, drafter, k, **more)[1].tokens == plain.tokens, name
 
 
 @pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "coupled"])
 def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apart(pair, more):
-    _, plain = reply(pair, k=0, **more)
-    rounds, finish = reply(pair, plain.text, **more)
+    _, plain = reply(pair.session(), k=0, **more)
+    rounds, finish = reply(pair.session(), plain.text, **more)
     assert [round.drafter for round in rounds[1:]] == [PREDICTED.name] * (len(rounds) - 1)
     assert all(round.accepted == len(round.draft) for round in rounds)
     assert len(rounds) == 13  # the first token, and 59 by fives
@@ -60,8 +61,8 @@ def test_a_right_prediction_is_accepted_from_the_second_round_on_and_counted_apa
 
 
 def test_ids_that_the_model_has_no_token_for_are_never_drafted(pair):
-    _, plain = reply(pair, k=0)
-    rounds, finish = reply(pair, (*plain.tokens[:9], 10**6, *plain.tokens[9:]))
+    _, plain = reply(pair.session(), k=0)
+    rounds, finish = reply(pair.session(), (*plain.tokens[:9], 10**6, *plain.tokens[9:]))
     assert finish.tokens == plain.tokens and finish.stats["accepted_by"][PREDICTED.name] > 40
     assert max(token for round in rounds for token in round.draft) < 10**6
 
@@ -92,9 +93,7 @@ def conversation_on(machine, folder, monkeypatch):
 
 
 def said(session, predict="", drafter="auto", k="auto", tokens=60):
-    request = Request(predict=predict, drafter=drafter, k=k, max_tokens=tokens, logit_bias=LETTERS)
-    *events, finish = session.reply(PROMPT, request)
-    return [event.round for event in events if isinstance(event, RoundDone)], finish
+    return reply(session, predict, drafter, k, max_tokens=tokens)
 
 
 def shuffled(text):
@@ -148,19 +147,6 @@ LONGER = {
     "looked up": {"prompt": [67] * 60},
     "forced": {"constraint": Constraint("regex", "a{200}")},
 }
-
-
-@pytest.mark.slow
-def test_under_auto_what_a_shape_forces_drafts_in_the_first_round_where_rows_are_known_to_be_cheap(cheap):
-    request = Request(k="auto", max_tokens=60, logit_bias=ONLY_A, constraint=Constraint("regex", "a{200}"))
-    emitted = []
-    for _ in range(2):
-        first, *_, finish = (event for event in cheap.reply(PROMPT, request) if isinstance(event, RoundDone | Finish))
-        assert finish.tokens == (67,) * 60
-        emitted.append(len(first.round.emitted))
-        said(cheap, tokens=200)  # plain steps are measured
-    assert emitted[0] == 1 < emitted[1]
-    assert first.round.drafter == FORCED.name
 
 
 @pytest.mark.parametrize("source", LONGER)

@@ -11,7 +11,7 @@ import mlx.core as mx
 import platformdirs
 import pytest
 
-from fakes import isolation
+import isolation
 
 HOME = Path(os.environ["HOME"])  # of the session
 CHILD = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from fakes.schema_suite import Counts, counts, keywords
+from conformance.schema_suite import Counts, counts, keywords
 
 HEAD = "| keyword | schemas enforced | valid accepted | invalid kept out |\n|---|---|---|---|"
 

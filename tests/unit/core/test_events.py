@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fakes.ui_script import PREFILL, ROUNDS, START, finish, script
 from specdec_cli.core import events
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.events import SCHEMA, Failure, Finish, Prefill, Round, RoundDone, Start, from_dict, to_dict
+from specdec_cli.core.events import Failure, Finish, Prefill, Round, RoundDone, Start, from_dict, to_dict
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.stats import FIGURES, GAINS
 from specdec_cli.core.trace import read_trace
@@ -71,37 +71,11 @@ def test_every_event_survives_json(event):
     assert from_dict(json.loads(json.dumps(to_dict(event)))) == event
 
 
-def test_a_round_is_one_flat_object():
-    round = Round(3, "model", (11, 42, 7, 9), 2, 13, (11, 42, 13), 0.004, 0.021)
-    assert to_dict(RoundDone(round, ("def", " add", "(", "x"), " sum", "def add sum")) == {
-        "event": "round",
-        "index": 3,
-        "drafter": "model",
-        "draft": (11, 42, 7, 9),
-        "accepted": 2,
-        "next": 13,
-        "emitted": (11, 42, 13),
-        "draft_seconds": 0.004,
-        "verify_seconds": 0.021,
-        "draft_prefill_seconds": 0.0,
-        "why": "",
-        "draft_read_tokens": 0,
-        "pieces": ("def", " add", "(", "x"),
-        "next_piece": " sum",
-        "text": "def add sum",
-    }
-
-
 def test_a_round_names_its_rejected_and_discarded_tokens():
     round = Round(0, "model", (11, 42, 7, 9), 2, 13, (11, 42, 13), 0.0, 0.0)
     assert (round.rejected, round.discarded) == (7, (9,))
     full = Round(0, "model", (11, 42), 2, 13, (11, 42, 13), 0.0, 0.0)
     assert (full.rejected, full.discarded) == (None, ())
-
-
-def test_the_start_event_carries_the_schema():
-    start = Start("t", None, "none", "greedy", 0, 0.0, None, 1, 2, "float32", "cpu", {})
-    assert to_dict(start)["schema"] == SCHEMA == 1
 
 
 @pytest.mark.parametrize("values", [{}, {"event": "round"}, {"event": "riddle"}, {"event": "prefill", "seconds": 1.0}])

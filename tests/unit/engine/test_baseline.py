@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import mlx.core as mx
 import mlx.nn as nn
-import numpy as np
 import pytest
 from mlx_lm.generate import wired_limit
 
@@ -17,39 +16,14 @@ from specdec_cli.engine.baseline import (
     mlx_lm_leads,
     plain_steps,
     row_leads,
-    target_scores,
 )
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.engine.sampling.noise import Noise
-from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.measure.rounding import difference
 
 PROMPT = [7, 11, 42, 9]
 
 
 def best(tokens, logits):
     return logits
-
-
-@pytest.mark.parametrize("seen", [[], [3, 3, 200]])
-def test_greedy_scores_are_the_penalised_logits_of_prompt_and_answer(seen):
-    logits = np.linspace(-3, 3, 259, dtype=np.float32)
-    scores = target_scores(Sampling(repetition_penalty=2.0), Noise(0), PROMPT)
-    expected = logits.copy()
-    for token in {*PROMPT, *seen}:
-        expected[token] *= 2.0 if expected[token] < 0 else 0.5
-    found = scores(mx.array([*PROMPT, *seen]), mx.array(logits)[None])
-    np.testing.assert_allclose(np.array(found)[0], expected, rtol=1e-6)
-
-
-def test_above_temperature_0_the_noise_of_the_absolute_position_is_added():
-    logits = mx.array(np.linspace(-3, 3, 259, dtype=np.float32))[None]
-    noise = Noise(5)
-    found = np.array(target_scores(Sampling(0.7), noise, PROMPT)(mx.array([*PROMPT, 8, 9]), logits))[0]
-    scaled = np.array(logits)[0] / 0.7
-    log_probs = scaled - np.log(np.exp(scaled).sum())
-    expected = log_probs + np.array(noise.gumbel("target", len(PROMPT) + 2, 259)).reshape(-1)
-    np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 class Constant(nn.Module):
@@ -127,14 +101,3 @@ def test_mlx_lms_own_passes_wire_nothing(monkeypatch):
     with wired_limit(net, []):
         pass
     assert asked == [1 << 30]
-
-
-def test_a_cache_that_forgets_to_roll_back_moves_the_gaps_of_all_readings_but_the_whole_one(monkeypatch):
-    net = network(mx.float32)
-    text, model = text_of(net, 20), CachedModel(net)
-    # The caches say that they took tokens back and keep them.
-    monkeypatch.setattr("mlx_lm.models.cache.KVCache.trim", lambda cache, tokens: tokens)
-    off = {"whole": 0.0, "repeated": 0.0, "rejected": 0.0}
-    for one in row_leads(model, text, 5):
-        off[one.reading] = max(off[one.reading], abs(difference(one.leads, text.positions[one.position].leads)))
-    assert off["whole"] < 1e-4 < 0.1 < min(off["repeated"], off["rejected"])

@@ -7,8 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.architectures import architectures
-from conformance.architectures import tiny_network as random_network
 from fakes.models import tiny_network
 from specdec_cli.engine.baseline import baseline
 from specdec_cli.engine.decode import decode
@@ -39,21 +37,6 @@ def plainly(target, prompt, max_tokens):
     for _ in decode(target, Drafters(), greedy(target.vocab_size), context, max_tokens, frozenset(), CLOCK):
         pass
     return context[len(prompt) :]
-
-
-@pytest.mark.parametrize("ahead", [True], indirect=True)
-@pytest.mark.parametrize("name", ["qwen3", "qwen3_5"])
-def test_a_target_is_rolled_back_behind_the_next_draft_s_first_step(ahead, name):
-    found = architectures()[name]
-    target, draft = random_network(found, 1), random_network(found, 1, found.noise)
-    model, context, rounds, beyond = CachedModel(target, "target"), [7, 3, 9], [], []
-    rule = greedy(model.vocab_size)
-    drafter = ModelDrafter(CachedModel(draft, "draft"), model.vocab_size, rule)
-    for round in decode(model, Drafters(drafter, 3), rule, context, 12, frozenset(), CLOCK):
-        rounds.append(round)
-        beyond.append(model.length - (len(context) - 1))
-    assert context[3:] == [one.next for one in baseline(target, [7, 3, 9], 12, frozenset(), CLOCK)]
-    assert any(round.accepted < len(round.draft) for round in rounds) and max(beyond) == 0
 
 
 class Scripted(Drafter):
@@ -119,24 +102,6 @@ def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
     rounds.close()
     assert target.length == len(context) - 1
     assert context[2:] + plainly(target, context, 20) == GREEDY[:27]
-
-
-def test_the_first_token_is_out_before_the_draft_reads_the_prompt():
-    target = CachedModel(NETWORK, "target")
-    draft = CachedModel(tiny_network(seed=3), "draft")
-    context = list(range(3, 60))
-    rounds = decode(
-        target,
-        Drafters(ModelDrafter(draft, target.vocab_size, greedy(target.vocab_size)), 4),
-        greedy(target.vocab_size),
-        context,
-        20,
-        frozenset(),
-        CLOCK,
-    )
-    first = next(rounds)
-    assert (first.index, first.draft, draft.length) == (0, (), 0)
-    assert next(rounds).draft_prefill_seconds > 0
 
 
 class Watched(list):

@@ -4,14 +4,13 @@ import mlx.core as mx
 import mlx.nn as nn
 import numpy as np
 import pytest
-from mlx.utils import tree_flatten
 
 from conformance.architectures import architectures
 from conformance.architectures import tiny_network as tiny
 from fakes.models import TINY, tiny_network
 from specdec_cli.core.errors import Refused
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.hidden import find_output_head, hook
+from specdec_cli.engine.hidden import find_output_head
 from specdec_cli.engine.model import CachedModel
 
 IDS = list(range(3, 40))
@@ -81,43 +80,3 @@ def test_a_network_whose_logits_are_more_than_its_heads_output_is_refused_by_nam
     with pytest.raises(Refused, match="odd: its logits are not the output of one head"):
         find_output_head(Mixed(tiny_qwen := tiny_network(seed=1)), "odd")
     assert not any("_specdec_handler_0" in vars(module) for _, module in tiny_qwen.named_modules())
-
-
-class Scaled(nn.Module):
-    """Times a weight."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = mx.array([2.0])
-
-    def __call__(self, x, *, plus=0.0):
-        return x * self.weight + plus
-
-
-class Two(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.second = Scaled(), Scaled()
-
-    def __call__(self, x):
-        return self.second(self.first(x), plus=1.0)
-
-
-def test_watching_twice_nests_and_mlx_sees_the_same_tree():
-    plain, watched, calls = Two(), Two(), []
-
-    def recorder(name, more=0):
-        def handle(module, original, args, kwargs):
-            calls.append((name, module, args[0].tolist(), dict(kwargs)))
-            return original(module, *args, **kwargs) + more
-
-        return handle
-
-    hook(watched.second, recorder("inner"))
-    hook(watched.second, recorder("outer", more=1))
-    assert watched(mx.array([3.0])).tolist() == [14.0]
-    assert calls == [(name, watched.second, [6.0], {"plus": 1.0}) for name in ("outer", "inner")]
-    assert [path for path, _ in tree_flatten(watched.parameters())] == [p for p, _ in tree_flatten(plain.parameters())]
-    assert type(watched.first) is Scaled and type(watched.second).__name__ == "Scaled"
-    watched.update({"second": {"weight": mx.array([5.0])}})
-    assert watched(mx.array([1.0])).tolist() == [12.0]

@@ -3,11 +3,13 @@
 from itertools import count
 from time import perf_counter
 
+import mlx.core as mx
 import numpy as np
 import pytest
 
-from fakes.device import FakeDevice, TextModel
+from fakes.device import FakeDevice
 from fakes.models import tiny_network
+from fakes.scored import ScoredModel
 from specdec_cli.engine.decode import decode
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -26,6 +28,27 @@ TARGET_BUFFERS, DRAFT_BUFFERS = 33, 4
 
 def verify(rows):
     return 1 + ROW * (rows - 1)
+
+
+class TextModel(ScoredModel):
+    """Knows its text by heart, except where `wrong(position)`; n rows take costs(n)."""
+
+    def __init__(self, device: FakeDevice, text, costs, buffers: int, wrong=lambda position: False) -> None:
+        self.device, self.text, self.costs, self.buffers, self.wrong = device, text, costs, buffers, wrong
+        self.vocab_size = max(text) + 2
+
+    def rows(self, tokens):
+        self.device.work(self.costs(tokens.size), self.buffers)
+        rows = []
+        for position in range(self.length + 1, self.length + 1 + tokens.size):
+            token = self.text[position % len(self.text)]
+            rows.append(mx.arange(self.vocab_size) == (self.vocab_size - 1 if self.wrong(position) else token))
+        return mx.stack(rows).astype(mx.float32)
+
+    def prefill(self, context):
+        output = self.forward(mx.zeros(max(len(context) - 1, 1)))
+        self.device.wait(output.logits)
+        yield output
 
 
 def models(fake, wrong=lambda position: False, draft_of=TextModel, target_of=TextModel):

@@ -146,14 +146,6 @@ def test_an_index_of_which_nothing_is_here_beside_other_weights_asks_for_nothing
     assert refusal(NAME, kind=PartlyHere)[0].endswith("first model-00002-of-00002.safetensors")
 
 
-@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp-00001-of-00001.safetensors", "mtp/weights.safetensors"])
-def test_another_tools_snapshot_is_whole_without_the_head_that_its_index_names(cache, file):
-    """mlx_lm fetches no such file, and the snapshot was only partly here."""
-    snapshot = place(cache, compared=False)
-    (snapshot / INDEX).write_text(json.dumps({"weight_map": {"mtp.fc.weight": file}}))
-    assert locate(NAME) == snapshot
-
-
 # What a download removes, and whether what is asked for fits on the disk
 
 

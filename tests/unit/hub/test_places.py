@@ -147,6 +147,9 @@ LACKS = "1 of 2 weight files missing"
 STALE = [
     ("b", header("a", "b"), ""), ("model.b", header("a", "b"), ""), ("vision_tower.b", header("a"), ""),
     ("layers.2.eh_proj", header("a"), ""), ("layers.1.b", header("a"), LACKS), ("b", b"damaged", LACKS),
+    ("mtp.layers.0.mlp.up_proj", header("a"), ""), ("model.visual.blocks.0.norm", header("a"), ""),
+    ("language_model.b", header("a", "b"), ""), ("layers.0.self_attn.rotary_emb.inv_freq", header("a"), ""),
+    ("lm_head.b", header("a"), LACKS),
 ]  # fmt: skip
 
 

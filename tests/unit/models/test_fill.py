@@ -1,7 +1,6 @@
 """Fill-in-the-middle: which family a tokenizer belongs to, and the ids that its prompts are."""
 
 import pytest
-from tokenizers import AddedToken
 
 from fakes.models import TINY, byte_tokenizer, sentence_piece, write_tokenizer
 from specdec_cli.models.fill import FAMILIES, Fill, Gap
@@ -17,9 +16,7 @@ def tokenizer(tmp_path):
     """Makes a tokenizer over bytes with further tokens."""
 
     def made(*marks, special=False):
-        backend = byte_tokenizer()
-        backend.add_tokens([AddedToken(mark, special=special, normalized=False) for mark in marks])
-        write_tokenizer(tmp_path, backend)
+        write_tokenizer(tmp_path, byte_tokenizer(**{"special" if special else "marks": marks}))
         return Tokenizer.load(tmp_path, "tiny", TINY)
 
     return made

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 import specdec_cli
-from fakes.schema_suite import accepts, bytes_vocabulary, counts, groups, keywords, spelled
+from conformance.schema_suite import accepts, bytes_vocabulary, counts, groups, keywords, spelled
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.request import Constraint
 from specdec_cli.models import grammar

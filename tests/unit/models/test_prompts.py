@@ -5,11 +5,10 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken
 
 import specdec_cli
-from fakes.grammar import thinking_tokenizer
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, sentence_piece, write_tokenizer
+from fakes.thinking import thinking_tokenizer
 from fakes.tool_model import MARKS, THINK, TOOLS_TEMPLATE
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.template import TemplateValues, names_read
@@ -38,17 +37,11 @@ def tokenizer_of(folder, template, backend=None):
     return Tokenizer.load(folder, "m", {})
 
 
-def with_tokens(backend, special, usual=()):
-    backend.add_special_tokens([AddedToken(text, normalized=False) for text in special])
-    backend.add_tokens([AddedToken(text, special=False, normalized=False) for text in usual])
-    return backend
-
-
 KINDS = {
     "chatml": lambda: (byte_tokenizer(), {"chat_template": CHAT_TEMPLATE}),
-    "tools": lambda: (with_tokens(byte_tokenizer(), (), (*MARKS, *THINK)), {"chat_template": TOOLS_TEMPLATE}),
-    "special marks": lambda: (with_tokens(byte_tokenizer(), (*MARKS, *THINK)), {"chat_template": TOOLS_TEMPLATE}),
-    "trims": lambda: (with_tokens(byte_tokenizer(), HEADERS), {"chat_template": TRIMS, "eos_token": "<|eot|>"}),
+    "tools": lambda: (byte_tokenizer(marks=(*MARKS, *THINK)), {"chat_template": TOOLS_TEMPLATE}),
+    "special marks": lambda: (byte_tokenizer(special=(*MARKS, *THINK)), {"chat_template": TOOLS_TEMPLATE}),
+    "trims": lambda: (byte_tokenizer(special=HEADERS), {"chat_template": TRIMS, "eos_token": "<|eot|>"}),
     "sentence piece": lambda: (
         sentence_piece(("[INST]", "[/INST]")),
         {"chat_template": MERGES, "eos_token": "</s>", "bos_token": "<s>"},

@@ -140,11 +140,6 @@ def test_a_special_token_that_is_called_otherwise_is_no_word():
     assert compare(target, words).status == "incompatible"  # there it is a word
 
 
-def test_the_refusal_names_both_models_and_exits_4():
-    refusal = compare(table(*WORDS), table(*WORDS[:2], b"b")).refusal("big", "small")
-    assert refusal.message.startswith("tokenizers of big and small differ: id 2 is 'a' ") and refusal.exit_code == 4
-
-
 def test_words_that_differ_are_translated_where_the_draft_can_say_most_of_a_text():
     """Below nine tenths with a warning, below a half not at all; the refusal says both, and what would do."""
     differing = compare(table(*WORDS), table(*WORDS[:2], b"b"))

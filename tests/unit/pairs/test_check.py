@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models, pre_tokenizers
 
-from fakes.models import SPECIALS, TINY, other_letters, swap_two_ids, tiny_folder, write_tokenizer
+from fakes.models import SPECIALS, TINY, byte_tokenizer, other_letters, swap_two_ids, tiny_folder, write_tokenizer
 from fakes.packed import gpt_oss
 from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.engine.load import empty_model
@@ -33,14 +33,9 @@ WORDS: list[Word] = [(True, "the"), (False, "the"), (True, "cat"), (False, "es")
 ANCHOR = (True, "x")
 
 
-def byte_level(words: list[Word], merges: list[tuple[str, str]] = ()) -> Backend:
-    """GPT-2, Llama 3, Qwen: printable stand-ins for 256 bytes, then merged words."""
-    tokens = [*SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokens += ["Ġ" * begins + text for begins, text in [ANCHOR, *words]]
-    backend = Backend(models.BPE({token: i for i, token in enumerate(dict.fromkeys(tokens))}, list(merges)))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    return special(backend)
+def byte_level(words: list[Word]) -> Backend:
+    """GPT-2, Llama 3, Qwen: printable stand-ins for 256 bytes, then words."""
+    return byte_tokenizer([" " * begins + text for begins, text in [ANCHOR, *words]])
 
 
 def unigram(words: list[Word]) -> Backend:
@@ -51,10 +46,6 @@ def unigram(words: list[Word]) -> Backend:
     backend = Backend(models.Unigram(scored, unk_id=len(SPECIALS), byte_fallback=True))
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
-    return special(backend)
-
-
-def special(backend: Backend) -> Backend:
     backend.add_special_tokens(SPECIALS)
     return backend
 

@@ -9,8 +9,8 @@ from mlx_lm import load as mlx_load
 from mlx_lm.generate import generate_step
 
 from fakes.drafting import open_session
-from fakes.grammar import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, tiny_folder, write_tokenizer
+from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.grammar import Bans

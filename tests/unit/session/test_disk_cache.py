@@ -11,7 +11,7 @@ from pathlib import Path
 import mlx.core as mx
 import pytest
 
-from fakes.chat import BYTES, fit_of, networks, tokenizer_in
+from fakes.chat import BYTES, NEVER_STOP, loaded, networks, tokenizer_in
 from fakes.models import tiny_folder
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.jsonfile import locked
@@ -23,7 +23,6 @@ from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import RESTS, SLICE_BYTES, DiskCache, slowly
 from specdec_cli.session.disk_entries import Entry, entry_files, fingerprint
 from specdec_cli.session.load import numbers_depend_on
-from specdec_cli.session.session import LoadedPair
 from specdec_cli.session.slot import Slot
 
 PROMPT = [(7 * i * i + i) % (BYTES - 3) + 3 for i in range(300)]
@@ -222,13 +221,11 @@ def test_weights_that_are_gone_have_no_entry(files, tmp_path):
 
 def test_a_session_writes_when_a_conversation_has_doubled_and_at_its_end(weights, tmp_path):
     cache = DiskCache(tmp_path / "disk", 10**9, pytest.fail)
-    tokenizer = tokenizer_in(tmp_path)
-    slot, kept = Slot(*weights), {"fingerprint": lambda: "f", "disk": cache}
-    pair = LoadedPair(Pair("t", "t", "d"), ("t", "d"), tokenizer, slot, fit_of(slot), **kept)
+    pair = loaded(Slot(*weights), tokenizer_in(tmp_path), fingerprint=lambda: "f", disk=cache)
     session, counts = pair.session(), []
     prompt = list(PROMPT)
     for _ in range(7):
-        events = list(session.reply(prompt, max_tokens=8, k=3, logit_bias=((0, -1e9), (1, -1e9), (2, -1e9))))
+        events = list(session.reply(prompt, max_tokens=8, k=3, logit_bias=NEVER_STOP))
         session.keep("chat")
         cache.finish()
         counts.append([len(Entry.read(path).ids) for path in entry_files(cache.folder)])

@@ -1,6 +1,5 @@
 """Heads from files into conversations: found and tried; what is wrong with them, in two lines."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -72,15 +71,6 @@ def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders
     assert found.draft_kind == "mtp" and found.first.draft.head.agreement.share > 0.9
     _, rounds, _ = said(found.session(), k=3, drafter=drafter)
     assert any(round.drafter == "mtp" and round.accepted for round in rounds)
-
-
-@pytest.mark.parametrize("file", ["mtp.safetensors", "mtp/model.safetensors"])
-def test_it_may_lie_in_a_file_of_its_own_in_no_index_and_in_a_subfolder(tmp_path, file):
-    folder = counting_folder(tmp_path / "m", files={file: "mtp."})
-    mapped = dict.fromkeys(trunk(counting_tensors()), "model.safetensors")
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": mapped}))
-    head = find(PairSpec(Pair("m", str(folder), None))).head
-    assert head.files == (folder / file,) and len(head.tensors) == len(head_alone(counting_tensors()))
 
 
 def test_one_that_nobody_asked_for_is_left_alone_with_a_line_that_says_why(tmp_path):

@@ -1,7 +1,6 @@
 """From names to weights: refusals before any weight is read, and what conversations of a pair share."""
 
 from dataclasses import replace
-from threading import Event
 
 import mlx.core as mx
 import mlx.nn as nn
@@ -10,6 +9,7 @@ import pytest
 from fakes.counting import counting_folder
 from fakes.device import FakeMemory
 from fakes.models import TINY, other_letters, swap_two_ids, tiny_folder
+from fakes.server import until
 from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import RoundDone
@@ -32,59 +32,53 @@ def loaded(tiny_pair):
     return load(Pair("tiny", *map(str, tiny_pair)))
 
 
+@pytest.fixture
+def warmed(monkeypatch, device_says):
+    """What is compiled ahead on a device that fuses: (which part, of what)."""
+    calls = []
+    for part in ("warm_up", "warm_up_network", "warm_up_products"):
+        monkeypatch.setattr(ready, part, lambda *given, part=part: calls.append((part, given)))
+    device_says(fuses=True)
+    return calls
+
+
 @pytest.mark.parametrize(
-    ("asked", "warmed_up"),
+    ("asked", "rule", "temperature", "top_k"),
     [
-        (None, ("greedy", 0.0, 0, True)),
-        (Request(sampling={"temperature": 0.7, "top_k": 20}), ("block", 0.7, 20, True)),
-        (Request(sampling={"temperature": 0.7}, seed=3), ("coupled", 0.7, 0, True)),
+        (None, "greedy", 0.0, 0),
+        (Request(sampling={"temperature": 0.7, "top_k": 20}), "block", 0.7, 20),
+        (Request(sampling={"temperature": 0.7}, seed=3), "coupled", 0.7, 0),
     ],
 )
 def test_the_kernels_of_a_first_reply_are_compiled_before_the_pair_is_there(
-    tiny_pair, monkeypatch, device_says, asked, warmed_up
+    tiny_pair, warmed, asked, rule, temperature, top_k
 ):
-    seen = []
-
-    def warm_up(rule, sampling, vocab_size, dtype, by_network, looks_up):
-        seen.append((rule, sampling.temperature, sampling.top_k, by_network))
-        assert vocab_size == 259 and dtype == "float32" and looks_up
-
-    monkeypatch.setattr(ready, "warm_up", warm_up)
-    monkeypatch.setattr(ready, "warm_up_network", lambda model: seen.append(model.name))
-    device_says(fuses=True)
     load(Pair("tiny", *map(str, tiny_pair)), request=asked)
-    assert seen == [warmed_up, *map(str, tiny_pair)]
+    (_, (named, sampling, *rest)), *networks = warmed
+    assert (named, sampling.temperature, sampling.top_k, *rest) == (
+        rule,
+        temperature,
+        top_k,
+        259,
+        "float32",
+        True,
+        True,
+    )
+    assert [(part, model.name) for part, (model,) in networks] == [("warm_up_network", str(one)) for one in tiny_pair]
 
 
-def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, monkeypatch, device_says):
-    files, seen = find(PairSpec(Pair("m", str(counting_folder(tmp_path / "m")), None))), []
-    for part in ("warm_up", "warm_up_network"):
-        monkeypatch.setattr(ready, part, lambda *given: None)
-    monkeypatch.setattr(ready, "warm_up_products", lambda *given: seen.append(given))
-    device_says(fuses=True)
+def test_products_of_a_packed_head_are_warmed_up_as_its_target_s_are(tmp_path, warmed):
+    files = find(PairSpec(Pair("m", str(counting_folder(tmp_path / "m")), None)))
     with ready.warming(files, Request(), print):
         pass
-    assert seen == [(files.head.tensors, files.head.config, "float32")]
+    assert ("warm_up_products", (files.head.tensors, files.head.config, "float32")) in warmed
 
 
-def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch, device_says):
+def test_kernels_are_compiled_while_the_tokenizer_is_read_already(tiny_pair, monkeypatch, warmed):
     """The bug: they waited for it, for a second or two."""
-    compiling, of = Event(), Tokenizer.of
-    monkeypatch.setattr(ready, "warm_up", lambda *given: compiling.set())
-    monkeypatch.setattr(ready, "warm_up_network", lambda model: None)
-    device_says(fuses=True)
-    monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: compiling.wait(10) and of(checkpoint))
+    of = Tokenizer.of
+    monkeypatch.setattr(Tokenizer, "of", lambda checkpoint: until(lambda: warmed) or of(checkpoint))
     assert load(Pair("tiny", *map(str, tiny_pair))).tokenizer
-
-
-def test_slots_share_weights_and_costs_and_have_caches_of_their_own(loaded):
-    one, other = loaded.slot(), loaded.slot()
-    assert one.target.network is other.target.network is loaded.first.target.network
-    assert one.draft.network is loaded.first.draft.network
-    list(one.target.prefill([3, 4, 5, 6]))
-    assert (one.target.length, other.target.length) == (3, 0)
-    one.forget()
-    assert one.target.length == 0
 
 
 def test_a_draft_is_loaded_only_where_the_drafter_uses_one(tiny_pair):

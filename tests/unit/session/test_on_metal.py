@@ -3,8 +3,8 @@
 import pytest
 
 from fakes.device import DrivenPair, FakeDevice
-from fakes.drafting import open_session
 from fakes.machine import BY_NAME
+from laws.pairs import rounds_of
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.request import Request
@@ -22,7 +22,6 @@ PAIRS = [
     for step in (0.07, 0.15, 0.3)
 ]
 NEVER = -1e9
-KINDS = [pytest.param((4, 48, "model"), marks=pytest.mark.full), ("auto", 64, "auto")]
 
 
 def driven(fake, pair):
@@ -39,14 +38,6 @@ def reply(session, k, tokens=40, drafter="model", ends=True, text=CODE):
     return list(session.reply(session.pair.text_tokens(text), request, raw=True, measures_last=True))
 
 
-def rounds_of(events):
-    return [event.round for event in events if isinstance(event, RoundDone)]
-
-
-def emitted(events):
-    return [token for round in rounds_of(events) for token in round.emitted]
-
-
 def noted(measure, calls):
     """`measure`, each of whose calls is noted."""
 
@@ -61,21 +52,6 @@ def plain_steps(pair, rounds):
     """Plain steps that the passes of `rounds` take, the first of which follows the prompt and is not counted."""
     cost = [len(r.draft) * pair.step + pair.machine.rows(len(r.draft) + 1) if r.draft else 1.0 for r in rounds[1:]]
     return sum(cost)
-
-
-@pytest.fixture(scope="module")
-def on_the_cpu():
-    session = open_session(registry().find("demo"))
-    return lambda kind: emitted(reply(session, *kind, ends=False))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS, ids=["4", "auto"])
-def test_a_reply_has_the_tokens_of_one_on_the_cpu(on_the_cpu, monkeypatch, kind):
-    pair, expected = PAIRS[3], on_the_cpu(kind)
-    fake = FakeDevice().install_as(pair.chip, monkeypatch)
-    events = reply(driven(fake, pair), *kind, ends=False)
-    assert emitted(events) == expected and any(round.draft for round in rounds_of(events))
 
 
 SHOWN = [pytest.param(pair, marks=[pytest.mark.full] * (place != 2)) for place, pair in enumerate(PAIRS)]
@@ -144,17 +120,6 @@ def test_a_lookup_is_billed_its_whole_verification_and_never_makes_a_reply_slowe
     _, finish = looked_up(FakeDevice().install_as(pair.chip, monkeypatch), pair)
     plain = pair.machine.plain_seconds * finish.stats["emitted_tokens"]
     assert plain / finish.stats["decode_seconds"] >= 0.97
-
-
-@pytest.mark.slow
-def test_a_lookup_whose_clock_is_read_late_seems_nearly_free(monkeypatch):
-    """Negative control: with the order of before, its verification's own seconds are those of the last buffers."""
-    pair = PAIRS[3]
-    fake = FakeDevice().install_as(pair.chip, monkeypatch)
-    wait = fake.wait
-    monkeypatch.setattr("specdec_cli.engine.device.wait", lambda *arrays: (fake.queue(), wait(*arrays)))
-    fixed, _ = looked_up(fake, pair, 4)
-    assert all(round.verify_seconds < 0.5 * pair.target(len(round.draft) + 1) for round in fixed[1:-1])
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["runs ahead", "waits"])

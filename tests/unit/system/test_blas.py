@@ -45,17 +45,6 @@ def test_a_file_that_is_no_library_and_a_library_that_is_no_blas_are_refused_by_
     assert "SPECDEC_BLAS=libm.so.6 is not a BLAS" in loaded(SPECDEC_BLAS="libm.so.6")
 
 
-@LINUX
-@pytest.mark.slow
-def test_a_fast_blas_runs_one_thread_a_free_core_unless_the_user_says_how_many():
-    if blas.load() == blas.REFERENCE:
-        pytest.skip("no fast BLAS on this machine")
-    threads = "(blas.load(), __import__('os').environ.get('OPENBLAS_NUM_THREADS'))[1]"
-    assert 1 <= int(loaded(threads)) <= blas.physical_cores()
-    assert loaded(threads, OPENBLAS_NUM_THREADS="7") == "7"
-    assert loaded(threads, OMP_NUM_THREADS="1") == "None"
-
-
 DEVICE = "blas.load(); from specdec_cli.engine import device"
 EIGHT_ROWS = "(lambda one, many: many / one)(*device.product_seconds((1, 8)))"
 

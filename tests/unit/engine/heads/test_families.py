@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from fakes.heads import agreeing_head, cached_head, random_medusa, tiny_head, tiny_target
-from fakes.raw_families import CONFIGS, NAMES, PlainHead, raw_family
+from fakes.raw_families import CONFIGS, NAMES, raw_family
 from fakes.raw_qwen import write_checkpoint
 from specdec_cli.engine.drafters.base import finished
 from specdec_cli.engine.drafters.stepwise import HeadDrafter
@@ -79,6 +79,120 @@ def qwen(name="qwen3_5", recipe=None):
         return tokens[-k:], min(leads)
 
     return Case(target, cached_head(target, head), oracle)
+
+
+FIRST = {"mimo": "state"}  # all others join token and state in this order
+
+
+CARRIES_RAW = {"deepseek_v3"}
+
+
+class PlainHead:
+    """MTP heads from the published equations, in numpy and float64, without a cache and without any code of ours.
+
+    DeepSeek-V3 (arXiv:2412.19437): attention over latents in section 2.1.1, the experts in 2.1.2 (equations 12 to 16,
+    and its node-limited routing), the head in 2.2 (equations 21 to 23), all unfolded as written there. GLM-4.5 and MiMo
+    have grouped-query attention in place of latents. Rotary positions are relative, so they start at 0.
+    """
+
+    def __init__(self, family, tensors):
+        self.family, self.config = family, CONFIGS[family]
+        self.path, self.names = NAMES[family]
+        self._tensors = {name: value.astype(np.float64) for name, value in tensors.items()}
+
+    def get(self, name):
+        return self._tensors[f"{self.path}.{name}"]
+
+    def linear(self, x, name):
+        bias = self._tensors.get(f"{self.path}.{name}.bias", 0.0)
+        return x @ self.get(f"{name}.weight").T + bias
+
+    def norm(self, x, name):
+        return x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * self.get(f"{name}.weight")
+
+    def proposals(self, embedding, output_head, context, hidden, k):
+        """(the k best tokens after `context`, the least lead of one over the second); `hidden` [T - 1, D]."""
+        tokens, leads = list(context[1:]), []
+        for _ in range(k):
+            parts = [self.norm(embedding[tokens], self.names["token"]), self.norm(hidden, self.names["state"])]
+            joined = np.concatenate(parts[::-1] if FIRST.get(self.family) == "state" else parts, axis=-1)
+            raw = self.layer(self.linear(joined, self.names["fc"]))
+            out = self.norm(raw, self.names["norm"])
+            scores = output_head @ out[-1]
+            leads.append(np.diff(np.sort(scores)[-2:])[0])
+            tokens.append(int(scores.argmax()))
+            hidden = np.concatenate([hidden, (raw if self.family in CARRIES_RAW else out)[-1:]])
+        return tokens[-k:], min(leads)
+
+    def layer(self, x):
+        attention = self.latent if "kv_lora_rank" in self.config else self.grouped
+        x = x + attention(self.norm(x, "input_layernorm"))
+        inner = self.norm(x, "post_attention_layernorm")
+        return x + (self.experts(inner) if "n_routed_experts" in self.config else self.gated(inner, "mlp"))
+
+    def gated(self, x, name):
+        gate = self.linear(x, f"{name}.gate_proj")
+        return self.linear(gate / (1 + np.exp(-gate)) * self.linear(x, f"{name}.up_proj"), f"{name}.down_proj")
+
+    def experts(self, x):
+        """Equations 12 to 16: affinities are sigmoids, the bias decides on the choice and not on the weight."""
+        c = self.config
+        affinity = 1 / (1 + np.exp(-self.linear(x, "mlp.gate")))
+        biased = affinity + self.get("mlp.gate.e_score_correction_bias")
+        found = self.gated(x, "mlp.shared_experts")
+        for row in range(len(x)):
+            groups = np.sort(biased[row].reshape(c["n_group"], -1))[:, -2:].sum(-1)
+            members = np.repeat(groups >= np.sort(groups)[-c["topk_group"]], c["n_routed_experts"] // c["n_group"])
+            chosen = np.argsort(np.where(members, biased[row], -np.inf))[-c["num_experts_per_tok"] :]
+            weights = affinity[row, chosen] / affinity[row, chosen].sum() * c["routed_scaling_factor"]
+            for expert, weight in zip(chosen, weights, strict=True):
+                found[row] += weight * self.gated(x[row], f"mlp.experts.{expert}")
+        return found
+
+    def latent(self, x):
+        """Keys and values of every head are made of the latent, as in training: nothing is absorbed."""
+        c, heads, rows = self.config, self.config["num_attention_heads"], len(x)
+        plain, turned = c["qk_nope_head_dim"], c["qk_rope_head_dim"]
+        queries = self.linear(self.norm(self.linear(x, "self_attn.q_a_proj"), "self_attn.q_a_layernorm"),
+                              "self_attn.q_b_proj").reshape(rows, heads, plain + turned)  # fmt: skip
+        both = self.linear(x, "self_attn.kv_a_proj_with_mqa")
+        latent = self.norm(both[:, : c["kv_lora_rank"]], "self_attn.kv_a_layernorm")
+        unfolded = self.linear(latent, "self_attn.kv_b_proj").reshape(rows, heads, plain + c["v_head_dim"])
+        shared = rotated(both[:, None, c["kv_lora_rank"] :], turned, c["rope_theta"], pairs=True)
+        keys = np.concatenate([unfolded[..., :plain], np.repeat(shared, heads, axis=1)], axis=-1)
+        turned_queries = rotated(queries[..., plain:], turned, c["rope_theta"], pairs=True)
+        queries = np.concatenate([queries[..., :plain], turned_queries], axis=-1)
+        return self.linear(attended(queries, keys, unfolded[..., plain:]), "self_attn.o_proj")
+
+    def grouped(self, x):
+        c, heads, few = self.config, self.config["num_attention_heads"], self.config["num_key_value_heads"]
+        size = c.get("head_dim", c["hidden_size"] // heads)
+        made = {name: self.linear(x, f"self_attn.{name}_proj").reshape(len(x), -1, size) for name in "qkv"}
+        if c.get("use_qk_norm"):
+            made |= {name: self.norm(made[name], f"self_attn.{name}_norm") for name in "qk"}
+        width = int(size * c.get("partial_rotary_factor", 1.0))
+        queries, keys = (rotated(made[name], width, c["rope_theta"]) for name in "qk")
+        keys, values = (np.repeat(one, heads // few, axis=1) for one in (keys, made["v"]))
+        return self.linear(attended(queries, keys, values), "self_attn.o_proj")
+
+
+def rotated(x, width, base, pairs=False):
+    """`x` [T, heads, size] with its first `width` channels turned by position: in pairs of neighbours, or of halves."""
+    angles = np.outer(np.arange(len(x)), base ** (-np.arange(0, width, 2) / width))[:, None]
+    turning, rest = x[..., :width], x[..., width:]
+    first, second = (turning[..., ::2], turning[..., 1::2]) if pairs else np.split(turning, 2, axis=-1)
+    found = [first * np.cos(angles) - second * np.sin(angles), first * np.sin(angles) + second * np.cos(angles)]
+    joined = np.stack(found, axis=-1).reshape(turning.shape) if pairs else np.concatenate(found, axis=-1)
+    return np.concatenate([joined, rest], axis=-1)
+
+
+def attended(queries, keys, values):
+    """[T, heads x size] of [T, heads, size] each, causal."""
+    scores = np.einsum("qhd,khd->hqk", queries, keys) / np.sqrt(queries.shape[-1])
+    scores = np.where(np.tri(len(queries), dtype=bool), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    return np.einsum("hqk,khd->qhd", weights, values).reshape(len(queries), -1)
 
 
 def published(family, folder):

@@ -136,32 +136,25 @@ def test_a_head_is_read_in_slices_as_its_target_is(tmp_path, monkeypatch):
     assert max(counts) == 6 and sum(counts) == len(tree_flatten(head.parameters()))
 
 
-def refused(tmp_path, change, config=None, error=NotAvailable, size=SIZE):
-    tensors = change(raw_tensors())
-    folder = write_checkpoint(tmp_path, tensors, config or config_of())
-    with pytest.raises(error) as caught:
-        load_head(read_head(folder, "m"), size)
-    assert caught.value.exit_code == (3 if error is NotAvailable else 4)
+def having(name, *shape):
+    return lambda tensors: tensors | {name: np.zeros(shape, np.float32)}
+
+
+# What is done to the tensors; a tensor of the layer that is not there is in the table of heads that are pulled.
+WRONG = [
+    (lambda tensors: {n: v for n, v in tensors.items() if n != "mtp.fc.weight"}, NotAvailable, "lacks .*fc.weight"),
+    (having("mtp.fc.weight", SIZE, SIZE), NotAvailable,
+     r"^the MTP head of m has fc.weight \[64, 64\] where its config.json says \[64, 128\]$"),
+    (having("mtp.layers.1.input_layernorm.weight", SIZE), Refused, "several layers"),
+    (having("mtp.embed_tokens.weight", 8, SIZE), Refused, "first embed_tokens.weight"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "error", "said"), WRONG, ids=[said[:30] for *_, said in WRONG])
+def test_a_head_that_does_not_fit_its_layer_says_which_tensor(tmp_path, change, error, said):
+    with pytest.raises(error, match=said) as caught:
+        loaded(write_checkpoint(tmp_path, change(raw_tensors()), config_of()))
     assert "\n" not in caught.value.message + caught.value.hint
-    return caught.value.message
-
-
-def test_a_head_that_lacks_a_part_names_it(tmp_path):
-    """A tensor of its layer is in the table of heads that are pulled."""
-    message = refused(tmp_path, lambda t: {name: value for name, value in t.items() if name != "mtp.fc.weight"})
-    assert "lacks" in message and "fc.weight" in message
-
-
-def test_a_tensor_of_another_shape_is_named_with_both_shapes(tmp_path):
-    message = refused(tmp_path, lambda t: t | {"mtp.fc.weight": np.zeros((SIZE, SIZE), np.float32)})
-    assert message == "the MTP head of m has fc.weight [64, 64] where its config.json says [64, 128]"
-
-
-def test_a_second_layer_and_unknown_tensors_are_refused(tmp_path):
-    second = {"mtp.layers.1.input_layernorm.weight": np.zeros(SIZE, np.float32)}
-    assert "several layers" in refused(tmp_path / "a", lambda t: t | second, error=Refused)
-    own = {"mtp.embed_tokens.weight": np.zeros((8, SIZE), np.float32)}
-    assert "first embed_tokens.weight" in refused(tmp_path / "b", lambda t: t | own, error=Refused)
 
 
 # Medusa heads

@@ -9,15 +9,82 @@ draft model is alone; copied text is lookups' (`drafters/test_lookup.py`).
 """
 
 import json
+import random
+from dataclasses import dataclass, replace
 from functools import cache
+from math import exp
 from statistics import fmean
 
 import pytest
 
-from fakes.machine import CODE, HOSTILE, PROSE, busy, calm, cases, cold_start, outliers, play, restless
+from fakes.machine import CODE, CURVES, HOSTILE, PROSE, Machine, play
+from specdec_cli.engine.planning import chips
+from specdec_cli.engine.planning.costs import Costs
 from specdec_cli.engine.planning.history import History
 
 pytestmark = pytest.mark.slow  # simulations
+
+WIDEST = 14336
+
+
+# Plain steps of a draft step; the middle one is assumed, the others are half and twice as dear.
+DRAFT_STEPS = (0.075, 0.15, 0.3)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A machine, and the costs that the product would assume of it."""
+
+    machine: Machine
+    assumed: Costs
+
+
+def case(name: str, rows: dict[int, float], draft_step: float) -> Case:
+    chip = chips.chip_of(name)
+    assumed = Costs(chip.rows(WIDEST), {1: DRAFT_STEPS[1]}, DRAFT_STEPS[1] / 8)
+    return Case(Machine(f"{name}, draft {draft_step}", draft_step, rows, spikes=0.0), assumed)
+
+
+def steeper(rows: dict[int, float], factor: float) -> dict[int, float]:
+    """The same curve with further rows at `factor` of their cost."""
+    return {n: 1 + (cost - 1) * factor for n, cost in rows.items()}
+
+
+def cases() -> list[Case]:
+    """Every curve with every draft; estimated ones at half and twice their cost of rows too, with the middle draft."""
+    found = [case(name, rows, step) for name, rows, _ in CURVES for step in DRAFT_STEPS]
+    for name, rows, measured in CURVES:
+        if not measured:
+            for factor in (0.5, 2.0):
+                one = case(name, steeper(rows, factor), DRAFT_STEPS[1])
+                found.append(replace(one, machine=replace(one.machine, name=f"{name}, rows × {factor:g}")))
+    return found
+
+
+# What all passes of a round take longer, by the round's number, the reply's clock and luck.
+def calm(index: int, seconds: float, luck: random.Random) -> float:
+    return 1.0
+
+
+def outliers(index: int, seconds: float, luck: random.Random) -> float:
+    """One round in ten takes three times as long."""
+    return 3.0 if luck.random() < 0.1 else 1.0
+
+
+def cold_start(index: int, seconds: float, luck: random.Random) -> float:
+    """The first three rounds of a reply take twice as long."""
+    return 2.0 if index < 3 else 1.0
+
+
+def busy(index: int, seconds: float, luck: random.Random) -> float:
+    """Two seconds at half speed."""
+    return 2.0 if 0.5 <= seconds < 2.5 else 1.0
+
+
+def restless(index: int, seconds: float, luck: random.Random) -> float:
+    """Other programs come and go: log-normal noise of 20 % on every round."""
+    return exp(luck.gauss(0, 0.2))
+
 
 KS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 16)
 SEEDS = {32: range(16), 128: range(8), 512: range(4)}

@@ -1,8 +1,6 @@
 """Law: logits become one distribution by Hugging Face's order of warps, checked against a full sort in float64."""
 
 import math
-import re
-from collections import Counter
 
 import mlx.core as mx
 import numpy as np
@@ -13,7 +11,7 @@ from hypothesis.extra import numpy as numpy_strategies
 
 from fakes.products import spread
 from specdec_cli.engine.sampling.cuts import top_tokens
-from specdec_cli.engine.sampling.warps import Counts, Sampling, log_probs
+from specdec_cli.engine.sampling.warps import Sampling, log_probs
 
 INF = math.inf
 
@@ -88,31 +86,6 @@ def test_every_combination_of_cuts_equals_a_full_sort(logits, sampling, dtype):
     actual = log_probs(mx.stack([row, row - 1.0]), sampling)
     assert actual.dtype == mx.float32
     assert_close(actual[0], expected)
-
-
-def test_tied_tokens_are_kept_or_dropped_together():
-    logits = mx.array([[1.0, 2.0, 2.0, 2.0, 0.0]])
-    for cut in (Sampling(1.0, top_k=2), Sampling(1.0, top_p=0.01), Sampling(1.0, top_p=0.0), Sampling(1.0, min_p=1.0)):
-        assert (log_probs(logits, cut) > -INF).tolist() == [[False, True, True, True, False]]
-
-
-PENALTIES = Sampling(0.7, 0, 0.9, 0.0, 1.3, 0.5, 0.25, ((2, 3.0), (5, -INF), (7, 1.5)))
-
-
-def operations(array, folder):
-    """How often each operation occurs in the graph of `array`."""
-    path = folder / "graph.dot"
-    mx.export_to_dot(str(path), array)
-    return Counter(re.findall(r'label ="(\w+)', path.read_text()))
-
-
-def test_a_warp_that_is_off_adds_no_operation_and_orders_nothing(tmp_path):
-    logits, counts = mx.zeros((2, 500)), Counts.start(PENALTIES, [1], 500)
-    mx.eval(logits, counts.seen, counts.times)
-    plain = operations(log_probs(logits, Sampling(1.0)), tmp_path)
-    assert plain and operations(log_probs(logits, Sampling(1.0, top_k=500), counts), tmp_path) == plain
-    assert sum(plain.values()) < 15
-    assert not {"Sort", "Partition"} & {*plain}
 
 
 # Cuts found on a sort of all logits, and on the k best.

@@ -17,7 +17,7 @@ SUITE = ("SPECDEC_BLAS", "REAL_MODELS")  # read by the suite itself, or before i
 PERSONAL = ("SPECDEC_", "XDG_", "HF_", "HUGGING_FACE_", "HUGGINGFACE_", "TRANSFORMERS_", "OLLAMA_")
 INDEXES = {"PIP_CONFIG_FILE": ".config/pip/pip.conf", "NPM_CONFIG_USERCONFIG": ".npmrc"}  # where packages come from
 CACHES = {"__pycache__", ".pytest_cache", ".hypothesis"}
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 # What else changes files, as the interpreter names it: which arguments are paths, and which a folder's descriptor.
 CHANGES = {
