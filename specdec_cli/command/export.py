@@ -13,7 +13,8 @@ def require_writable(option: str, files: Sequence[Path], endings: Sequence[str])
     """Before any model work. Raises: UsageError for a file whose name ends in none of `endings`, or in no folder."""
     for file in files:
         if file.suffix.lower() not in endings:
-            raise UsageError(f"{option} {file} ends in {file.suffix or 'nothing'}", f"known: {', '.join(endings)}")
+            hint = f"known: {', '.join(endings)}; for the text > FILE, for JSON --json > FILE"
+            raise UsageError(f"{option} {file} ends in {file.suffix or 'nothing'}", hint)
         if not file.parent.is_dir() or file.is_dir():
             problem = "is a folder" if file.is_dir() else f"is in {file.parent}, and there is no such folder"
             raise UsageError(f"{option} {file} {problem}", "name a file in a folder that exists")
