@@ -36,7 +36,7 @@ def without(app, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("app", ["tune", "several", "race"])
+@pytest.mark.parametrize("app", ["tune", "several", "race", "chat"])
 def test_everything_else_goes_on_without_a_command(app, tmp_path):
     """Every other module is imported, every other command has its help, and one of them answers."""
     environment = {**os.environ, "PYTHONPATH": str(without(app, tmp_path))}

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
+from typer.core import TyperGroup
 
-from specdec_cli.apps.chat.command import ANSWER, keys_kept, open_transcript
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.habits import name_first
 from specdec_cli.command.load import (
@@ -67,8 +67,6 @@ def run(
     raw: bool = False,
     display: DisplayOptions,
     sampling: SamplingOptions,
-    private: bool = False,
-    cache_disk: str | None = None,
 ) -> None:
     """Answer one prompt; stdout holds the answer alone.
 
@@ -77,22 +75,9 @@ def run(
     take_part(machines, models.kv_bits)
     models, prompt = name_first(context, models, model, prompt)
     nothing_asked = (prompt, file, predict, raw, display.json) == (None, None, None, False, False)
-    if nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
-        from specdec_cli.session.kept_chats import Keeper
-
-        if answer.max_tokens == AnswerOptions().max_tokens:
-            answer = replace(answer, max_tokens=ANSWER.max_tokens)
-        asked = AnswerSettings.read(answer, sampling, shape)
-        keeper = None if private else Keeper(tells=display.notices)
-        with keys_kept(display):
-            from specdec_cli.apps.chat.talk import talk  # mlx takes seconds
-
-            code = talk(
-                models, asked, display, open_transcript(None, None, answer.system), keeper, not private, cache_disk
-            )
-        if code:
-            raise typer.Exit(code)
-        return
+    chat = cast(TyperGroup, context.find_root().command).commands.get("chat")
+    if chat and nothing_asked and sys.stdin.isatty() and sys.stdout.isatty():
+        return chat_instead(chat, context, models, preset)
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), file_text(predict, "--predict", "name a file of what you expect")
     said = {"shown": display.notices, "plain": display.plain}
@@ -126,6 +111,19 @@ def run(
         print_notice(sys.stderr, doubt, display.plain)
     if finish.reason == "interrupted":
         raise typer.Exit(130)
+    return None
+
+
+def chat_instead(command: Any, context: typer.Context, models: ModelOptions, preset: str | None) -> None:
+    """A chat with what this line says; the config and the variables are read for it anew."""
+    chat = command.make_context("chat", ["--preset", preset] if preset else [], parent=context.parent)
+    for name in chat.params:
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE":
+            chat.params[name] = context.params[name]
+            chat.set_parameter_source(name, source)
+    chat.params |= {"model": None, "pair": models.pair, "target": models.target}
+    with chat:
+        command.invoke(chat)
 
 
 def _warn_of_reference_blas(plain: bool) -> None:
