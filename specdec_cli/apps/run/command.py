@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.habits import name_first
@@ -113,7 +113,7 @@ def run(
     return None
 
 
-def chat_instead(command: TyperCommand, context: typer.Context, models: ModelOptions, preset: str | None) -> None:
+def chat_instead(command: Any, context: typer.Context, models: ModelOptions, preset: str | None) -> None:
     """A chat with what this line says; the config and the variables are read for it anew."""
     chat = command.make_context("chat", ["--preset", preset] if preset else [], parent=context.parent)
     for name in chat.params:
