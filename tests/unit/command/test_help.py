@@ -60,6 +60,14 @@ def test_help_alone_lists_every_command_and_every_document_in_a_line_each(specde
     assert commands == [name for rows in PANELS.values() for names in rows.values() for name in names.split()]
 
 
+def test_help_of_an_option_tells_of_it_and_whose_it_is(specdec):
+    """`there is no topic k`. The record has more of them whole."""
+    code, out, err = specdec("help", "k")
+    assert (code, err) == (0, "")
+    assert all(words in out for words in ("-k, --num-draft-tokens N|auto", "Of run, chat, serve, race.", "Of bench."))
+    assert "A setting: specdec config set min_p." in specdec("help", "min-p")[1]
+
+
 def test_a_pipe_gets_the_document_as_it_is(specdec):
     assert specdec("help", "how-it-works") == (0, (DOCS / "how-it-works.md").read_text("utf-8"), "")
 

@@ -86,6 +86,13 @@ def test_a_pair_that_agents_cannot_use_is_told_apart():
     assert len(notes("claude", Address(URL, "m", 65_536))) == len(notes("aider", Address(URL, "m", 1024))) == 1
 
 
+def test_llm_finds_an_entry_of_its_list_and_keeps_the_key_itself():
+    entry = {"model_id": "m", "model_name": "m", "api_base": f"{URL}/v1", "supports_schema": True}
+    assert parsed("llm", Address(URL, "m", None, tools=False)) == [entry]
+    with_key = {**entry, "api_key_name": "specdec", "supports_tools": True}
+    assert parsed("llm", Address(URL, "m", None, True)) == [with_key]
+
+
 def test_options_of_the_server_change_what_is_printed(specdec, monkeypatch):
     monkeypatch.setenv(KEY, "secret")
     options = ("--host", "0.0.0.0", "--port", 9000, "--max-context", 512)
