@@ -167,14 +167,14 @@ def token_ids(name: str, values: Any) -> tuple[int, ...]:
     return ids if all(type(token) is int for token in ids) else tuple(whole(f"an id of {name}", one) for one in ids)
 
 
-def whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any, example: int = 7) -> int:
     """The value, of whatever library it is. Raises: UsageError for what is not a whole number."""
     try:
         if not isinstance(value, bool):
             return operator.index(value)
     except TypeError:
         pass
-    raise UsageError(f"{name} {value!r} is not a whole number", "for example: 7")
+    raise UsageError(f"{name} {value!r} is not a whole number", f"for example: {example}")
 
 
 def _sound_bias(biases: Iterable[tuple[int, float]]) -> tuple[tuple[int, float], ...]:

@@ -139,7 +139,7 @@ def require_valid(pair: Pair) -> Pair:
         one_name("drafter", tuple(DRAFTERS))(pair.drafter)
     within("stop_repetition", 0)(whole("stop_repetition", pair.stop_repetition))
     if pair.draft_context != "full":
-        within("draft_context", LEAST_DRAFT_CONTEXT)(whole("draft_context", pair.draft_context))
+        within("draft_context", LEAST_DRAFT_CONTEXT)(whole("draft_context", pair.draft_context, DRAFT_CONTEXT))
     return pair
 
 

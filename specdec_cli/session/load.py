@@ -59,7 +59,7 @@ class Wishes:
     def __post_init__(self) -> None:
         """Raises: UsageError."""
         if self.kv_bits is not None:
-            one_of("kv_bits", KV_BITS)(whole("kv_bits", self.kv_bits))
+            one_of("kv_bits", KV_BITS)(whole("kv_bits", self.kv_bits, KV_BITS[-1]))
         within("reserve_tokens", 0)(self.reserve_tokens)
         require_valid(self.request or Request())
 

@@ -148,7 +148,6 @@ SET = {
     "slots": "3",
     "cache_bytes": "1000",
     "cache_disk": "2GB",
-    "private": "true",
 }
 
 
