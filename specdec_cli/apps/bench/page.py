@@ -27,8 +27,8 @@ TERMS: Final = (
     ("speed-up", "tokens a second ÷ the baseline's, prompt by prompt; the mean of their logarithms, as a ratio."),
     (
         "±",
-        "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie. Missing for fewer than "
-        f"{FEWEST_PROMPTS} prompts were measured, and where it is wider than the figure.",
+        "95 %, Student's t over prompts: where the mean of more such prompts is likely to lie. It is missing "
+        f"where fewer than {FEWEST_PROMPTS} prompts were measured, and where it is wider than the figure.",
     ),
     ("accepted", "accepted ÷ drafted tokens. The draft accuracy a is accepted ÷ (accepted + rejected)."),
     ("per pass", "emitted tokens ÷ target passes: 1 when nothing is accepted, K + 1 when everything is."),
