@@ -44,6 +44,10 @@ def main() -> NoReturn:
         command_line()
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    finally:
+        # Ctrl-C amid an `exec` of text, as in the making of a dataclass: `python -m` would end by SIGINT, exit code or
+        # not, unless another text is evaluated (CPython, run_eval_code_obj and Py_RunMain).
+        eval("0")
 
 
 if __name__ == "__main__":

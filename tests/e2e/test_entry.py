@@ -52,6 +52,16 @@ def test_a_program_that_was_told_to_ignore_ctrl_c_goes_on_ignoring_it():
     assert ended(PRESSED, "specdec_cli.command", preexec_fn=ignore) == (0, "")
 
 
+@pytest.mark.slow
+def test_ctrl_c_amid_an_exec_of_text_exits_130_too(tmp_path):
+    """As in the making of a dataclass. The bug: `python -m` ended by the signal itself, a CPython rule."""
+    press = "import signal; signal.raise_signal(signal.SIGINT)"
+    (tmp_path / "typer.py").write_text(f"exec({press!r})\n")
+    environment = ENVIRONMENT | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = subprocess.run([sys.executable, "-m", "specdec_cli", "-h"], capture_output=True, env=environment, timeout=60)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
 def test_the_installed_command_is_guarded_too():
     assert 'specdec = "specdec_cli.__main__:main"' in (ROOT / "pyproject.toml").read_text()
 
