@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,14 @@ def here() -> dict[str, str]:
 def read(name: str) -> dict[str, Any]:
     """`{"where": {...}, "items": {...}}` of that file."""
     return json.loads((DATA / f"{name}.json").read_text("utf-8"))
+
+
+def collected(file: Path, as_text: Callable[[dict[Any, Any]], str]) -> Iterator[dict[Any, Any]]:
+    """For a fixture: what is found this time by row, written as the text of `file` if that is to be recorded."""
+    found = dict[Any, Any]()
+    yield found
+    if RECORDING:
+        file.write_text(as_text(found), "utf-8")
 
 
 def recorded_here(name: str) -> bool:

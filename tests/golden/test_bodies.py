@@ -13,7 +13,7 @@ import pytest
 from fakes.desk import ScriptedDesk
 from fakes.server import local
 from fakes.tool_model import tool_folder, tool_model
-from golden.record import DATA, RECORDING
+from golden.record import DATA, RECORDING, collected
 
 FILE = DATA / "bodies.txt"
 USER = {"role": "user", "content": "Hi"}
@@ -57,13 +57,15 @@ def client(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def found():
-    """What was told this time, written if that is to be recorded."""
-    told = dict[tuple[str, str], str]()
-    yield told
-    if RECORDING:
-        of = {path: [(fields, words) for (where, fields), words in told.items() if where == path] for path in ASKED}
-        parts = [f"## {path}\n\n" + "".join(f"{one}\n  {words}\n" for one, words in rows) for path, rows in of.items()]
-        FILE.write_text("\n".join(parts), "utf-8")
+    """What was told this time."""
+    yield from collected(FILE, as_text)
+
+
+def as_text(told):
+    of = {path: [(fields, words) for (where, fields), words in told.items() if where == path] for path in ASKED}
+    return "\n".join(
+        f"## {path}\n\n" + "".join(f"{one}\n  {words}\n" for one, words in rows) for path, rows in of.items()
+    )
 
 
 @pytest.mark.parametrize(("path", "fields"), ROWS, ids=[f"{path} {fields}"[:70] for path, fields in ROWS])

@@ -11,7 +11,7 @@ import pytest
 
 import specdec_cli as specdec
 from golden.masks import mask
-from golden.record import DATA, RECORDING
+from golden.record import DATA, RECORDING, collected
 
 FILE = DATA / "calls.txt"
 Row = tuple[str, str]  # what is called, and the options
@@ -63,15 +63,16 @@ def calls(tiny_pair):
 
 @pytest.fixture(scope="module")
 def found():
-    """What was refused this time, written if that is to be recorded."""
-    said = dict[Row, list[str]]()
-    yield said
-    if RECORDING:
-        parts = []
-        for called in dict.fromkeys(called for called, _ in ROWS):
-            rows = [(options, said[row]) for row in ROWS if row[0] == called for options in row[1:]]
-            parts.append(f"## {called}\n\n" + "".join(f"{one}\n" + "".join(f"  {x}\n" for x in t) for one, t in rows))
-        FILE.write_text("\n".join(parts), "utf-8")
+    """What was refused this time."""
+    yield from collected(FILE, as_text)
+
+
+def as_text(said):
+    parts = []
+    for called in dict.fromkeys(called for called, _ in ROWS):
+        rows = [(options, said[row]) for row in ROWS if row[0] == called for options in row[1:]]
+        parts.append(f"## {called}\n\n" + "".join(f"{one}\n" + "".join(f"  {x}\n" for x in t) for one, t in rows))
+    return "\n".join(parts)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")

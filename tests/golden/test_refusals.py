@@ -20,7 +20,7 @@ from fakes.command import Command
 from fakes.models import TINY, other_letters, tiny_folder
 from fakes.ui_script import script
 from golden.masks import mask
-from golden.record import DATA, RECORDING
+from golden.record import DATA, RECORDING, collected
 from specdec_cli.core.events import to_dict
 
 FILE = DATA / "refusals.txt"
@@ -186,17 +186,18 @@ STATES |= {state: written(state) for state, _ in ROWS if state not in STATES}
 
 @pytest.fixture(scope="module")
 def found():
-    """What was refused this time, written if that is to be recorded."""
-    said = dict[Row, list[str]]()
-    yield said
-    if RECORDING:
-        parts = []
-        for state in STATES:
-            rows = [(command, said.get((where, command), lines)) for (where, command), lines in ROWS.items()]
-            told = ["\n".join([command, *(f"  {line}" for line in lines)]) for command, lines in rows]
-            here = [text for text, (where, _) in zip(told, ROWS, strict=True) if where == state]
-            parts.append("\n".join([f"## {state}", "", *here, ""]))
-        FILE.write_text("\n".join(parts), "utf-8")
+    """What was refused this time."""
+    yield from collected(FILE, as_text)
+
+
+def as_text(said):
+    parts = []
+    for state in STATES:
+        rows = [(command, said.get((where, command), lines)) for (where, command), lines in ROWS.items()]
+        told = ["\n".join([command, *(f"  {line}" for line in lines)]) for command, lines in rows]
+        here = [text for text, (where, _) in zip(told, ROWS, strict=True) if where == state]
+        parts.append("\n".join([f"## {state}", "", *here, ""]))
+    return "\n".join(parts)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")

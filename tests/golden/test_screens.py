@@ -17,7 +17,7 @@ import pytest
 from fakes.bench import estimate, sample_result
 from fakes.racing import scripted
 from fakes.ui_script import GAIN, PREFILL, ROUNDS, START, WHY, drafted, finish, folded, measured, undrafted
-from golden.record import DATA, RECORDING
+from golden.record import DATA, RECORDING, collected
 from specdec_cli.apps.audit.screen import print_audit
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.report import reports
@@ -286,12 +286,13 @@ RECORDED = recorded()
 
 @pytest.fixture(scope="module")
 def shown():
-    """What was drawn this time, written if that is to be recorded."""
-    drawn = dict[str, list[str]]()
-    yield drawn
-    if RECORDING:
-        parts = ["\n".join([f"## {name}", *(f"  {line}".rstrip() for line in rows)]) for name, rows in drawn.items()]
-        FILE.write_text("\n\n".join(parts) + "\n", "utf-8")
+    """What was drawn this time."""
+    yield from collected(FILE, as_text)
+
+
+def as_text(drawn):
+    parts = ["\n".join([f"## {name}", *(f"  {line}".rstrip() for line in rows)]) for name, rows in drawn.items()]
+    return "\n\n".join(parts) + "\n"
 
 
 @pytest.mark.parametrize("claim", SCREENS)
