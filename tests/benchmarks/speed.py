@@ -151,7 +151,7 @@ def fixed(pair, args):
 def adaptive(pair, args):
     """-k auto against every fixed K on four kinds of text; one session all through, as a user's would be."""
     pair.forget()
-    ways = {k: pair.ours(k) for k in (0, 1, 2, 3, 4, 8)} | {"auto": pair.ours("auto")}
+    ways = {k: pair.ours(k, temperature=args.temperature) for k in (0, 1, 2, 3, 4, 8, "auto")}
     of = {kind: of_kind(kind, args.prompts, pair.tokenizer) for kind in KINDS}
     units = [(kind, prompt) for row in zip(*of.values(), strict=True) for kind, prompt in zip(of, row, strict=True)]
     chosen = {kind: [] for kind in KINDS}
@@ -249,6 +249,7 @@ def main():
     parser.add_argument("--draft-context", type=int, default=1024, help="0: all of the context")
     parser.add_argument("--prompts", type=int, default=8, help="of each kind")
     parser.add_argument("--tokens", type=int, default=96)
+    parser.add_argument("--temperature", type=float, default=0.0, help="of the adaptive part")
     parser.add_argument("--clock", choices=CLOCKS, default="wall")
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
