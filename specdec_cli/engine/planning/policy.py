@@ -34,7 +34,7 @@ RELEASE_TOKENS = 512
 
 @dataclass(frozen=True, slots=True)
 class Worth:
-    """What a draft of K tokens is worth to a reply: [K] tokens that its round is expected to emit, [K] draft steps."""
+    """What drafts of K would be worth to a reply: [K] tokens that its round is expected to emit, [K] draft steps."""
 
     tokens: tuple[float, ...] = (1.0,)
     steps: tuple[float, ...] = (0.0,)
@@ -169,22 +169,24 @@ def plan_shared(s: Situation, others: Sequence[Worth]) -> Plan:
 
     A pass of B replies, each with a draft of up to K, has B (K + 1) rows, and costs what one reply's pass of so many
     does; drafts are made one after another, or in passes of B rows. The K is the one whose tokens cost least, all
-    replies' together.
+    replies' together. A reply that drafts alone pays for the rows of all, so each tells what its drafts would be worth
+    if all drafted as it does, whether it drafts or not: else nobody would begin.
     """
     undrafted = Plan(reason="requests share the pass", shared=True)
     if len(others) >= len(s.passes):  # more of them than rows of any pass whose cost is known
         return undrafted
-    plain = Choice(0, s.passes[len(others)], 1.0 + len(others))
-    best, drafter, own = shared_choice(s.passes, [Worth(), *others]), NONE.name, Worth()
+    plain = hoped = Choice(0, s.passes[len(others)], 1.0 + len(others))
+    best, drafter, k, told = shared_choice(s.passes, [Worth(), *others]), NONE.name, 0, Worth()
     for name, rates, drafts in offers(s):
-        worth = Worth(tuple(expected_tokens(rates)), drafts)
-        choice = shared_choice(s.passes, [worth, *others])
+        own = Worth(tuple(expected_tokens(rates)), drafts)
         reading = s.reading if name == s.network and s.unread > 1 else 0.0
-        pays = (plain.price - choice.price) * s.coming >= ODDS * reading
-        if choice.k and choice.price < best.price and pays:
-            best, drafter, own = choice, name, worth
-    k = min(best.k, len(own.tokens) - 1)
-    return replace(undrafted, drafter=drafter if k else NONE.name, k=k, worth=own)
+        alike, choice = (shared_choice(s.passes, worths) for worths in ([own] * (1 + len(others)), [own, *others]))
+        alike_pays, pays = ((plain.price - one.price) * s.coming >= ODDS * reading for one in (alike, choice))
+        if alike_pays and alike.price < hoped.price and not k:
+            hoped, told = alike, own
+        if pays and choice.k and choice.price < best.price:
+            best, drafter, k, told = choice, name, min(choice.k, len(own.tokens) - 1), own
+    return replace(undrafted, drafter=drafter, k=k, worth=told)
 
 
 def offers(s: Situation) -> Sequence[tuple[str, tuple[float, ...], tuple[float, ...]]]:

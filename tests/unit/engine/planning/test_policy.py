@@ -131,6 +131,16 @@ def test_what_is_looked_up_costs_rows_alone_and_those_who_draft_nothing_pay_for_
     assert plan(replace(alone, others=(Worth(),) * 7, passes=rows(0.2))).k == 0
 
 
+def test_replies_that_would_gain_only_together_begin_together():
+    """Each told nothing yet: who drafts alone pays for the rows of all. They begin by what each tells, and agree."""
+    first = drafting(row=0.1, others=3)
+    alone = plan(replace(first, others=(Worth(),) * 3))
+    assert alone.k == 0
+    assert plan(replace(first, others=(alone.worth,) * 3)).k == plan(first).k > 0
+    for hopeless in ({"rate": 0.1}, {"row": 0.9}, {"unread": 3000, "reading": 60.0, "left": 20}):
+        assert plan(replace(drafting(**{"row": 0.1} | hopeless), others=(Worth(),) * 3)).worth == Worth()
+
+
 def test_a_draft_that_has_much_to_read_does_not_begin_for_a_short_answer():
     assert plan(drafting(unread=3000, reading=60.0, left=20)).k == 0
     assert plan(drafting(unread=3000, reading=0.1, left=200)).k > 0
