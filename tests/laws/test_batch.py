@@ -141,7 +141,7 @@ class Replies:
         target = CachedModel(self.network)
         size, window = target.vocab_size, (self.architecture.window or 0) if number == PAST_WINDOW else 0
         drafter = ModelDrafter(CachedModel(self.draft), size, self._rule(size))
-        cheap = History(Costs({2: 1.01}, {1: 0.01}), max_k=3)  # so that drafts pay in any company
+        cheap = History(Costs({2: 1.3}, {1: 0.01}), max_k=3)  # drafts pay if several draft: all begin together
         drafters = Drafters(drafter, 2 + number % 2, history=cheap) if self._drafts else Drafters()
         context = prompt(number, LENGTHS[number])
         return Reply(target, drafters, self._rule(size), context, TOKENS[number] + window, cancelled_after)
