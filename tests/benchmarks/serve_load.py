@@ -1,11 +1,15 @@
 """Requests that overlap: `specdec serve` beside `mlx_lm.server` on the same target, in turns, at several client counts.
 
-In every round each server answers the same prompts, new ones each time, from so many clients at once; who begins
-changes. Both have the same BLAS and threads. Prints, for each count, tokens a second of both, the ratio with its 95 %
-interval over the rounds, p50 and p95 of the answers' seconds and p95 of the first word's; and whether the answers of
-`specdec` are those that it gives to one client alone. `--mixed`: every other answer is four times as long.
+In every round both servers start anew, since one process may be faster than the next throughout, and answer the same
+prompts, from so many clients at once; who begins changes. Both have the same BLAS and threads, and specdec knows no
+costs from before. Prints, for each count, tokens a second of both, the ratio with its 95 % interval over the rounds, the
+same for seconds of processor time, p50 and p95 of the answers' seconds and p95 of the first word's; and how many answers
+of `specdec` were those that it gave to one client alone. `--mixed`: every other answer is four times as long.
 
-    python tests/benchmarks/serve_load.py TARGET [--draft DRAFT] [--theirs PYTHON] [--clients 1,2,4,8,16] [--rounds 5]
+    python tests/benchmarks/serve_load.py TARGET [--draft DRAFT] [--clients 1,2,4,8,16] [--rounds 5]
+
+`--theirs PYTHON` is that of an environment with mlx-lm. `--other CHECKOUT`: another checkout of specdec answers in the
+place of mlx-lm.
 """
 
 from __future__ import annotations
@@ -19,10 +23,15 @@ import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from paired import Ratio
+from paired import environment as environment_line
 
 SUBJECTS = (
     "reads the lines of a file", "returns the largest of three numbers", "counts the words of a text",
@@ -101,16 +110,39 @@ def cpu_seconds(pid):
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def interval(logs):
-    """Geometric mean and 95 % interval of ratios by Student's t."""
-    t = {1: 12.7, 2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 7: 2.36, 8: 2.31, 9: 2.26}[max(len(logs) - 1, 1)]
-    mean = statistics.fmean(logs)
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs)) if len(logs) > 1 else math.inf
-    return f"{math.exp(mean):.2f} ({math.exp(mean - half):.2f} to {math.exp(mean + half):.2f})"
-
-
 def quantile(values, share):
     return sorted(values)[min(int(share * len(values)), len(values) - 1)]
+
+
+@dataclass
+class Side:
+    """A server, and what came of all rounds, by the number of clients."""
+
+    name: str
+    model: str
+    command: list[str]
+    path: str = ""
+    rates: dict[int, list[float]] = field(default_factory=dict)
+    cpu_rates: dict[int, list[float]] = field(default_factory=dict)
+    answers: dict[int, list[tuple[str, int, float, float]]] = field(default_factory=dict)
+
+    @contextmanager
+    def serving(self, environment, state):
+        """Anew, without what was learned before; with the port and the process."""
+        port = free_port()
+        environment = environment | {"XDG_STATE_HOME": state} | ({"PYTHONPATH": self.path} if self.path else {})
+        with serving([*self.command, "--port", str(port)], port, "/health", environment) as pid:
+            yield port, pid
+
+    def answer(self, port, pid, prompts, lengths):
+        """The texts of so many clients at once."""
+        count, before = len(prompts), cpu_seconds(pid)
+        seconds, answers = asyncio.run(load(port, self.model, prompts, lengths))
+        tokens = sum(one[1] for one in answers)
+        self.rates.setdefault(count, []).append(tokens / seconds)
+        self.cpu_rates.setdefault(count, []).append(tokens / (cpu_seconds(pid) - before))
+        self.answers.setdefault(count, []).extend(answers)
+        return [text for text, *_ in answers]
 
 
 def main(options):
@@ -118,50 +150,44 @@ def main(options):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": str(options.threads), "HF_HUB_OFFLINE": "1"}
     if options.blas:
         environment["LD_PRELOAD"] = options.blas
-    ours, theirs = free_port(), free_port()
-    specdec = [sys.executable, "-m", "specdec_cli", "serve", "--target", options.target, "--port", str(ours)]
-    specdec += ["--parallel", str(max(counts)), "--quiet"] + (
-        ["--draft", options.draft] if options.draft else ["-k", "0"]
-    )
-    mlx_lm = [options.theirs, "-m", "mlx_lm", "server", "--model", options.target, "--port", str(theirs)]
-    with (
-        serving(specdec, ours, "/health", environment) as ours_pid,
-        serving(mlx_lm, theirs, "/health", environment) as theirs_pid,
-    ):
-        sides, number = {"specdec": (ours, ""), "mlx_lm": (theirs, "default_model")}, 0
-        pids = {"specdec": ours_pid, "mlx_lm": theirs_pid}
-        for side in sides.values():  # compiles, and learns what passes cost
-            asyncio.run(load(*side, [prompt(1000 + i) for i in range(max(counts))], [8] * max(counts)))
-            asyncio.run(load(*side, [prompt(2000)], [32]))
-        print("clients  specdec   mlx_lm tok/s  ratio                    p50 s          p95 s          first word p95")
-        for count in counts:
-            rates, taken, firsts, used, alike = {}, {}, {}, {}, []
-            for turn in range(options.rounds):
+    own = ["-m", "specdec_cli", "serve", "--target", options.target, "--parallel", str(max(counts)), "--quiet"]
+    own = [sys.executable, "-P", *own, *(["--draft", options.draft] if options.draft else ["-k", "0"])]
+    sides = [Side("specdec", "", own, str(Path(__file__).parents[2]))]
+    if options.other:
+        sides.append(Side("the other", "", own, options.other))
+    else:
+        sides.append(
+            Side("mlx_lm", "default_model", [options.theirs, "-m", "mlx_lm", "server", "--model", options.target])
+        )
+    number, alike = 0, {count: [0, 0] for count in counts}
+    for turn in range(options.rounds):
+        with tempfile.TemporaryDirectory() as state, ExitStack() as stack:
+            places = [stack.enter_context(side.serving(environment, f"{state}/{side.name}")) for side in sides]
+            both = list(zip(sides, places, strict=True))[:: 1 if turn % 2 else -1]
+            for side, (port, _) in both:  # compiles, and learns what passes cost
+                asyncio.run(load(port, side.model, [prompt(1000 + i) for i in range(max(counts))], [8] * max(counts)))
+                asyncio.run(load(port, side.model, [prompt(2000)], [32]))
+            for count in counts:
                 prompts = [prompt(number + i) for i in range(count)]
                 lengths = [options.tokens * (4 if options.mixed and i % 2 else 1) for i in range(count)]
                 number += count
-                for name in sorted(sides, reverse=turn % 2 == 0):
-                    before = cpu_seconds(pids[name])
-                    seconds, answers = asyncio.run(load(*sides[name], prompts, lengths))
-                    tokens = sum(one[1] for one in answers)
-                    rates.setdefault(name, []).append(tokens / seconds)
-                    used.setdefault(name, []).append(tokens / (cpu_seconds(pids[name]) - before))
-                    taken.setdefault(name, []).extend(one[2] for one in answers)
-                    firsts.setdefault(name, []).extend(one[3] for one in answers)
-                    if name == "specdec" and turn == 0:
-                        alone = [asyncio.run(ask(*sides[name], *one))[0] for one in zip(prompts, lengths, strict=True)]
-                        alike = [one[0] == text for one, text in zip(answers, alone, strict=True)]
-            ratio, cpu = (
-                interval([math.log(a / b) for a, b in zip(values["specdec"], values["mlx_lm"], strict=True)])
-                for values in (rates, used)
-            )
-            means = [statistics.fmean(rates[name]) for name in ("specdec", "mlx_lm")]
-            shown = [
-                " ".join(f"{quantile(values[name], share):6.2f}" for name in ("specdec", "mlx_lm"))
-                for values, share in ((taken, 0.5), (taken, 0.95), (firsts, 0.95))
-            ]
-            print(f"{count:7} {means[0]:8.1f} {means[1]:8.1f}        {ratio:25} {'  '.join(shown)}", flush=True)
-            print(f"        tokens a CPU second {cpu}; as alone: {sum(alike)} of {len(alike)}", flush=True)
+                for side, (port, pid) in both:
+                    said = side.answer(port, pid, prompts, lengths)
+                    if side is sides[0] and not turn:
+                        alone = [asyncio.run(ask(port, "", *one))[0] for one in zip(prompts, lengths, strict=True)]
+                        same = sum(text == other for text, other in zip(said, alone, strict=True))
+                        alike[count] = [same, count]
+    names = " ".join(side.name for side in sides)
+    print(f"{environment_line()}; {options.tokens} tokens an answer, {options.rounds} rounds; {names}")
+    for count in counts:
+        ratio, cpu = (Ratio(*(getattr(side, of)[count] for side in sides)) for of in ("rates", "cpu_rates"))
+        means = " ".join(f"{statistics.fmean(side.rates[count]):.1f}" for side in sides)
+        shown = [
+            " ".join(f"{quantile([one[at] for one in side.answers[count]], share):.2f}" for side in sides)
+            for at, share in ((2, 0.5), (2, 0.95), (3, 0.95))
+        ]
+        print(f"{count:3} clients: {means} tokens/s, ratio {ratio}, a CPU second {cpu}; p50 and p95 of an answer")
+        print(f"    {shown[0]} and {shown[1]} s, of the first word {shown[2]} s; as alone: {alike[count]}", flush=True)
 
 
 if __name__ == "__main__":
@@ -169,6 +195,7 @@ if __name__ == "__main__":
     parser.add_argument("target")
     parser.add_argument("--draft")
     parser.add_argument("--theirs", default=sys.executable, help="Python of an environment with mlx-lm")
+    parser.add_argument("--other", help="another checkout of specdec")
     parser.add_argument("--clients", default="1,2,4,8,16")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tokens", type=int, default=64)
