@@ -471,11 +471,11 @@ FAULTS = (
         "unit/apps/serve/test_sharing.py::test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns",
     ),
     Fault(
-        "price of n turns is n − 1",
+        "a turn's time counts for the passes that are shared",
         "apps/serve/running.py",
-        "price * len(jobs))",
-        "price * (len(jobs) - 1))",
-        "unit/apps/serve/test_sharing.py::test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each",
+        "self._sharing[self._in_turns].observe(False,",
+        "self._sharing[self._in_turns].observe(True,",
+        "unit/apps/serve/test_sharing.py::test_what_takes_less_time_a_token_is_kept_a_pass_for_all_or_a_turn_of_each",
     ),
     Fault(
         "prompt = context limit is taken on",

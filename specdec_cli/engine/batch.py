@@ -35,7 +35,6 @@ from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.hidden import same
 from specdec_cli.engine.model import CachedModel, Network, Output
-from specdec_cli.engine.planning.history import History
 from specdec_cli.engine.planning.policy import Plan, Worth
 
 # Tokens up to which a pass over a prompt is bound by reading the weights, so that a pass for several saves time.
@@ -89,12 +88,11 @@ class Member:
     """A reply that may have a row in the passes of `batch`.
 
     Whoever runs the replies says whether it `shares` passes from its next round on. Its next round `drafts`, or would
-    if its pass were not queued; `worth` tells the others what for. `history` tells what it costs alone.
+    if its pass were not queued; `worth` tells the others what its drafts would be.
     """
 
     def __init__(self, batch: Batch) -> None:
         self.batch, self.shares = batch, False
-        self.history: History | None = None
         self.drafts, self.worth = False, Worth()
 
     @property

@@ -135,7 +135,6 @@ class Pipeline:
         self._clock, self._cancelled, self._logprobs = clock, cancelled, logprobs
         self._member, self.shared = member, False
         if member is not None:
-            member.history = drafters.history
             drafters.shares_steps = member.batch.drafts is not None
         self._since = clock()
         self._next: Proposed | None = None

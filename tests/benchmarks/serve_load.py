@@ -2,9 +2,9 @@
 
 In every round both servers start anew, since one process may be faster than the next throughout, and answer the same
 prompts, from so many clients at once; who begins changes. Both have the same BLAS and threads, and specdec knows no
-costs from before. Prints, for each count, tokens a second of both, the ratio with its 95 % interval over the rounds, the
-same for seconds of processor time, p50 and p95 of the answers' seconds and p95 of the first word's; and how many answers
-of `specdec` were those that it gave to one client alone. `--mixed`: every other answer is four times as long.
+costs from before. Prints, for each count, tokens a second of both, the ratio with its 95 % interval over the rounds,
+that of tokens a second of processor time, p50 and p95 of the answers' seconds and p95 of the first word's; and how many
+answers of `specdec` were those that it gave to one client alone. `--mixed`: every other answer is four times as long.
 
     python tests/benchmarks/serve_load.py TARGET [--draft DRAFT] [--clients 1,2,4,8,16] [--rounds 5]
 

@@ -6,10 +6,10 @@ drafts in them or without: whatever gives each of them its next token sooner.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from statistics import fmean, median
 
 from specdec_cli.apps.serve.conversations import CachedConversation
 from specdec_cli.apps.serve.job import Job, JobHandle, TooLong, unforeseen
@@ -21,18 +21,15 @@ from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.rows import MOST_GAPS
 from specdec_cli.engine.drafters.base import DraftStep
 from specdec_cli.engine.model import CachedModel, Network
-from specdec_cli.engine.planning.policy import shares
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.limits import too_long
 from specdec_cli.session.session import LoadedPair
 
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
-# Passes that the same jobs shared after which it is known what they cost; the first one copies caches.
-TRIED_PASSES = 3
-# Tokens out of passes with drafts, and of passes without, after which it is known for so many jobs which take less time
-# a token; and passes after which that is asked again, twice as many whenever drafts took more.
-COMPARED_TOKENS, RENEWED_PASSES = 24, 128
+# Tokens out of each of two ways after which it is known for so many jobs which takes less time a token; passes after
+# which that is asked again, twice as many while the answer stays the same, and so many at most.
+COMPARED_TOKENS, RENEWED_PASSES, MOST_PASSES = 24, 128, 1024
 # Prompts that are read in one pass, and by how much the longest may exceed twice the shortest one.
 MOST_PROMPTS, MOST_PADDED = 8, 16
 
@@ -46,8 +43,8 @@ class Stage(Enum):
 
 
 class RunningJob:
-    """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one; its last round `emitted` so
-    many tokens, and `drafted` or not.
+    """A job in its conversation. It `had_seconds` of turns, `last_seconds` in the last one. The round of that `emitted`
+    so many tokens, and `drafted` or not.
 
     `member` is its place in shared passes, None where it never shares any. Its next turn comes once it was given what
     it `asks` for, if that is anything, or with the `error` by which that failed.
@@ -60,7 +57,7 @@ class RunningJob:
         self.member, self.stage = member, Stage.NEW
         self.asks: Ask | None = None
         self.error: Exception | None = None
-        self.emitted, self.drafted = 1, False
+        self.emitted, self.drafted = 0, False
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
         self._events: Generator[Event | Ask] = kept.session.steps(
@@ -92,7 +89,7 @@ class RunningJob:
 
         It is short unless `alone`. Whatever happens in a turn, the job's client hears of it, and the thread lives on.
         """
-        self.asks, self.stage = None, Stage.READS if self.stage is Stage.NEW else self.stage
+        self.asks, self.stage, self.emitted = None, Stage.READS if self.stage is Stage.NEW else self.stage, 0
         self.kept.slot.target.most_chunk_tokens = None if alone else self._chunk_tokens
         began = self.kept.watch()
         try:
@@ -144,28 +141,32 @@ class Proof:
 
 
 class Comparison:
-    """Passes with drafts and without, of as many jobs: costs of a job alone foretell those of several badly."""
+    """Two ways for as many jobs, measured: costs of a job alone foretell those of several badly. One is tried first."""
 
     def __init__(self) -> None:
-        self._passes, self._seconds, self._tokens, self._renewed_passes = 0, [0.0, 0.0], [0, 0], RENEWED_PASSES
+        self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
+        self._renewed_passes = RENEWED_PASSES
+        self._won_before: bool | None = None
 
-    def observe(self, drafted: bool, seconds: float, tokens: int) -> None:
-        """A pass of so many seconds, drafts included."""
+    def observe(self, first: bool, seconds: float, tokens: int) -> None:
+        """A pass of so many seconds, all that it took included, by the way that is tried `first` or by the other."""
         if self._passes >= self._renewed_passes:
-            self._renewed_passes = RENEWED_PASSES if self.won else 2 * self._renewed_passes
+            same = self._won_before in (None, self.won)
+            self._renewed_passes = min(2 * self._renewed_passes, MOST_PASSES) if same else RENEWED_PASSES
+            self._won_before = self.won
             self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
         self._passes += 1
-        self._seconds[drafted] += seconds
-        self._tokens[drafted] += tokens
+        self._seconds[first] += seconds
+        self._tokens[first] += tokens
 
     @property
-    def drafts(self) -> bool:
-        """Whether the next pass may hold drafts: these are tried first."""
+    def takes_first(self) -> bool:
+        """Whether the next pass is of the way that is tried first."""
         return self._tokens[True] < COMPARED_TOKENS or self.won
 
     @property
     def won(self) -> bool:
-        """Whether passes with drafts are known to take less time a token."""
+        """Whether the way that is tried first is known to take less time a token."""
         known = min(self._tokens) >= COMPARED_TOKENS
         return known and self._seconds[True] * self._tokens[False] <= self._seconds[False] * self._tokens[True]
 
@@ -176,10 +177,10 @@ class Sharing:
     def __init__(self, pair: LoadedPair, parallel: int, proof: Proof | None = None) -> None:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
         self._pair = pair
-        # The jobs that were to share last, seconds a token of each in the first passes that tell what sharing takes,
-        # and whether it is cheaper.
-        self._tried, self._seconds, self._cheaper = frozenset[int](), list[float](), True
-        self._compared: dict[int, Comparison] = {}
+        # By the number of jobs: shared passes against turns, and drafts in shared passes against none.
+        self._sharing, self._drafts = defaultdict[int, Comparison](Comparison), defaultdict[int, Comparison](Comparison)
+        # The jobs of the last shared pass, and how many take turns that could share.
+        self._shared, self._in_turns = frozenset[int](), 0
         self._batch: Batch | None = None
         # Of what the last pass was, and the seconds of the drafts of the next one.
         self._answered: type[Ask] = Part
@@ -206,8 +207,10 @@ class Sharing:
         decoding = [job for job in able if job.stage is Stage.DECODES]
         # Who still reads may be done with it in its next turn, and then goes on with the others at once.
         sharing = self._fitting(able, room_bytes) if decoding else []
-        if len(sharing) < 2 or not self._pays(sharing):
-            sharing = []
+        count = sum(job in decoding for job in sharing)
+        together = len(sharing) > 1 and self._sharing[count].takes_first
+        self._in_turns = 0 if together else count
+        sharing = sharing if together else []
         self._batch.expect(len(sharing))
         for job in running:
             if job.member:
@@ -246,16 +249,18 @@ class Sharing:
             return
         seconds, self._drafting_seconds = seconds + self._drafting_seconds, 0.0
         emitted, drafted = sum(job.emitted for job in jobs), any(job.drafted for job in jobs)
-        compared = self._compared.setdefault(len(jobs), Comparison())
+        compared, before, self._shared = self._drafts[len(jobs)], self._shared, frozenset(map(id, jobs))
         compared.observe(drafted, seconds, emitted)
         if self._batch is not None:
-            self._batch.takes_drafts = self.proof.takes_drafts and compared.drafts
-        # Drafts that are tried and lose are no reason to take turns.
-        tells = drafted == compared.won and self._tried == frozenset(map(id, jobs))
-        if tells and len(self._seconds) < TRIED_PASSES:
-            self._seconds.append(seconds * len(jobs) / emitted)  # in which each of them has a token
-            if len(self._seconds) == TRIED_PASSES:
-                self._cheaper = self._is_cheaper(jobs, median(self._seconds))
+            self._batch.takes_drafts = self.proof.takes_drafts and compared.takes_first
+        # Drafts that are tried and lose are no reason to take turns, nor is a first pass, which copies caches.
+        if drafted == compared.won and before == self._shared:
+            self._sharing[len(jobs)].observe(True, seconds, emitted)
+
+    def observe_turn(self, job: RunningJob) -> None:
+        """A round of `job`, which could have shared it."""
+        if job.member and job.emitted and self._in_turns > 1:
+            self._sharing[self._in_turns].observe(False, job.last_seconds, job.emitted)
 
     def _fitting(self, jobs: Sequence[RunningJob], room_bytes: int) -> list[RunningJob]:
         """As many of `jobs` as have room side by side, the shortest first."""
@@ -276,21 +281,6 @@ class Sharing:
 
     def _tokens(self, job: RunningJob) -> int:
         return most_tokens(job.handle.job, self._pair.fit)
-
-    def _pays(self, jobs: Sequence[RunningJob]) -> bool:
-        """Whether `jobs` share: they do until it was tried, and then as long as it pays, until others come or go."""
-        if self._tried != (tried := frozenset(map(id, jobs))):
-            self._tried, self._seconds, self._cheaper = tried, [], True
-        return self._cheaper
-
-    def _is_cheaper(self, jobs: Sequence[RunningJob], seconds: float) -> bool:
-        """A shared pass of so many `seconds` than a turn of each."""
-        histories = [job.member.history for job in jobs if job.member and job.member.history]
-        if not histories:
-            return True
-        steps = fmean(history.costs.batch_steps(len(jobs), seconds) for history in histories)
-        price = fmean(history.price() for history in histories)
-        return shares(steps, price * len(jobs))
 
 
 def require_room(job: Job, fit: Fit) -> None:

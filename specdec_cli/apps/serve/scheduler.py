@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from specdec_cli.apps.serve.conversations import CachedConversation, Conversations
 from specdec_cli.apps.serve.job import Deliver, Job, JobHandle, Queue, SchedulerStatus, unforeseen
-from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, require_room, with_jobs
+from specdec_cli.apps.serve.running import Proof, RunningJob, Sharing, Stage, require_room, with_jobs
 from specdec_cli.core.errors import SpecdecError, UsageError, reason, untrusted
 from specdec_cli.core.events import Event, Failure, Finish
 from specdec_cli.core.stats import ChatStats, Stats
@@ -311,17 +311,19 @@ class Scheduler:
         here.sharing.choose(self._jobs, with_jobs(here.pair.fit, [job.handle.job for job in self._jobs]).room_bytes)
         job = min(reversed(self._jobs), key=lambda job: (not job.handle.cancelled, job.had_seconds))
         if (ask := job.asks) is None or job.handle.cancelled:
-            self._turn(job)
+            self._turn(here.sharing, job)
         elif late := [one for one in self._jobs if one.is_late(ask)]:
-            self._turn(late[0])
+            self._turn(here.sharing, late[0])
         else:
             self._share(here.sharing, here.sharing.together(self._jobs, ask))
 
-    def _turn(self, job: RunningJob) -> None:
-        running = len(self._jobs)
+    def _turn(self, sharing: Sharing, job: RunningJob) -> None:
+        running, decodes = len(self._jobs), job.stage is Stage.DECODES
         self._hand_on(job, alone=running == 1)
         job.had_seconds += job.last_seconds
         self._fair.serve(job.last_seconds, running)
+        if decodes and not job.shares:
+            sharing.observe_turn(job)
 
     def _share(self, sharing: Sharing, jobs: Sequence[RunningJob]) -> None:
         """What `jobs` ask for in one pass, whose time they share, and what each says by it."""

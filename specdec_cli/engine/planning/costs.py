@@ -194,10 +194,6 @@ class RoundCosts:
         """Of any pass whose cost is known from here or from an earlier process."""
         return MAX_ROWS if self.kept else max(self._passes.medians, default=1)
 
-    def batch_steps(self, n: int, seconds: float) -> float:
-        """Plain steps of a pass that n replies share, which takes `seconds`; before a plain step was, of n rows."""
-        return seconds / self.plain_seconds() if self._plain else self.pass_steps()[n - 1]
-
     def plain_seconds(self) -> float:
         """A plain step, now: its median, or what a pass of several rows takes if that is less; 1 before any was."""
         wider = [median for n, median in self._passes.medians.items() if self._passes.count(n) > 1]

@@ -14,7 +14,7 @@ from specdec_cli.core.events import Round
 from specdec_cli.core.kinds import PREDICTED, learns_from
 from specdec_cli.core.request import MAX_K
 from specdec_cli.engine.planning.costs import FORGET_TOKENS, Costs, RoundCosts
-from specdec_cli.engine.planning.policy import SHARE, TYPICAL_TOKENS, Plan, Situation, cheapest
+from specdec_cli.engine.planning.policy import SHARE, TYPICAL_TOKENS, Plan, Situation
 from specdec_cli.engine.planning.rates import MAX_LOOKUP, SHORTEST_MATCH, Acceptance
 
 # Plain steps that rounds which are tried may lose at most, and a share of the reply. With 2 nothing changes by 1 %.
@@ -139,10 +139,6 @@ class History:
             emitted=self._emitted + round.in_flight,
             idle=self._idle,
         )
-
-    def price(self) -> float:
-        """Plain steps a token of a reply that has its passes to itself."""
-        return cheapest(self.costs.round_steps(), [self.acceptance.rate] * self._max_k).price
 
     def _reading(self) -> float:
         """Plain steps until the draft has read what it missed."""

@@ -143,14 +143,6 @@ def cheapest(steps: Sequence[float], rates: Sequence[float], stake: float = inf)
     return min((Choice(), *(Choice(k, s, t) for k, (s, t) in rounds if s - 1 <= stake)), key=lambda c: c.price)
 
 
-def shares(pass_steps: float, turn_steps: float) -> bool:
-    """Whether replies should share a pass of `pass_steps`, which gives each of them a token, or take turns.
-
-    In turns these tokens cost `turn_steps`: the sum of what each costs alone, with its drafts.
-    """
-    return pass_steps < turn_steps
-
-
 def plan(situation: Situation) -> Plan:
     """The next round. Law: equal situations have equal plans."""
     s = situation

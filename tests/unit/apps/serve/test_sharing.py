@@ -25,7 +25,7 @@ def pair(tiny):
 @pytest.fixture
 def cheap(monkeypatch):
     """Jobs share passes, whatever these cost on this machine."""
-    monkeypatch.setattr(running, "shares", lambda pass_steps, turn_steps: True)
+    monkeypatch.setattr(running, "COMPARED_TOKENS", 1 << 60)
 
 
 @pytest.fixture
@@ -122,10 +122,11 @@ def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
 
 
 def test_where_turns_with_drafts_give_more_nobody_shares_for_long(pair, desk, monkeypatch):
-    """A pass of n rows is tried before it is judged."""
-    monkeypatch.setattr(running, "shares", lambda pass_steps, turn_steps: False)
+    """Shared passes are tried before they are judged."""
+    monkeypatch.setattr(running, "COMPARED_TOKENS", 12)
+    monkeypatch.setattr(running.Comparison, "won", False)
     found = sizes(together(desk, plain_jobs(3, 40, k=0)))
-    assert found[1] > 3 * (found[2] + found[3]) > 0
+    assert found[1] > found[2] + found[3] > 0
 
 
 def test_status_counts_who_shares(pair, desk):
@@ -136,14 +137,12 @@ def test_status_counts_who_shares(pair, desk):
 
 
 class Asked:
-    """A job that decodes, as far as sharing asks; alone a token costs it one plain step of a second."""
-
-    costs = SimpleNamespace(batch_steps=lambda rows, seconds: seconds)
+    """A job that decodes, as far as sharing asks; a turn of it takes a second."""
 
     def __init__(self, pair, prompt_tokens, tokens=10):
         self.handle, self.stage = SimpleNamespace(job=job(ids(prompt_tokens), tokens)), running.Stage.DECODES
         self.member, self.emitted, self.drafted = Member(Batch(pair.first.target.network)), 1, False
-        self.member.history = SimpleNamespace(costs=self.costs, price=lambda: 1.0)
+        self.last_seconds = 1.0
 
 
 @pytest.fixture
@@ -163,18 +162,33 @@ def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(pair, three
             assert [job.member.shares for job in asked[:few]] == [at < sharers for at in range(few)]
 
 
-@pytest.mark.parametrize(("seconds", "emitted", "pays"), [(2.99, 1, True), (3.01, 1, False), (4.0, 2, True)])
-def test_a_shared_pass_pays_where_it_costs_less_than_a_turn_of_each(three, seconds, emitted, pays):
-    """By the tokens that it gives: four seconds for two of each are less than three turns of a second a token."""
+def go_on(sharing, asked, pass_seconds, drafts=False):
+    """A pass of all or a turn of each, whichever it is time for; whether it was shared."""
+    sharing.choose(asked, 1 << 60)
+    for one in asked:
+        one.drafted = drafts
+    if shared := asked[0].member.shares:
+        sharing.observe(asked, pass_seconds)
+    else:
+        for one in asked:
+            sharing.observe_turn(one)
+    return shared
+
+
+@pytest.mark.parametrize(("seconds", "emitted", "pays"), [(2.9, 1, True), (3.1, 1, False), (3.1, 2, False)])
+def test_what_takes_less_time_a_token_is_kept_a_pass_for_all_or_a_turn_of_each(three, seconds, emitted, pays):
+    """Both are tried; what loses is tried again, half as often while it loses, but never less than so often."""
     sharing, asked = three
     for one in asked:
         one.emitted = emitted
-    for _ in range(running.TRIED_PASSES):
-        sharing.choose(asked, 1 << 60)
-        assert all(job.member.shares for job in asked)
-        sharing.observe(asked, seconds)
-    sharing.choose(asked, 1 << 60)
-    assert [job.member.shares for job in asked] == [pays] * 3
+    ways = [go_on(sharing, asked, seconds) for _ in range(6 * running.MOST_PASSES)]
+    tried = running.COMPARED_TOKENS // (3 * emitted)
+    assert ways[: tried + 1] == [True] * (tried + 1) and ways[tried + 1 : 2 * tried + 1] == [False] * tried
+    assert ways[2 * tried + 1 : 2 * tried + 20] == [pays] * (19)
+    begun = [at for at in range(1, len(ways)) if ways[at] != pays and ways[at - 1] == pays]
+    apart = [later - earlier for earlier, later in pairwise(begun)]
+    assert all(later > earlier - 3 for earlier, later in pairwise(apart)) and apart[1] > 1.5 * apart[0]
+    assert 0.9 < max(apart) * (1 if pays else 3) / running.MOST_PASSES < 1.1
 
 
 @pytest.mark.parametrize(("seconds", "kept"), [(1.9, True), (2.1, False)])
@@ -199,32 +213,22 @@ def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_pl
     assert sharing._batch.takes_drafts
 
 
-def observe(sharing, asked, drafts, seconds):
-    """A pass with drafts, or without, that gives each a token."""
-    for one in asked:
-        one.drafted, one.emitted = drafts, 1
-    sharing.choose(asked, 1 << 60)
-    sharing.observe(asked, seconds)
-
-
-@pytest.mark.parametrize(("plain_seconds", "pays"), [(2.9, True), (3.1, False)])
-def test_drafts_that_are_tried_and_lose_are_no_reason_to_take_turns(three, plain_seconds, pays):
+def test_drafts_that_are_tried_and_lose_are_no_reason_to_take_turns(three):
     sharing, asked = three
     while sharing._batch.takes_drafts:
-        observe(sharing, asked, True, 30.0)
-    for _ in range(running.TRIED_PASSES):
-        assert asked[0].member.shares
-        observe(sharing, asked, False, plain_seconds)
-    sharing.choose(asked, 1 << 60)
-    assert [job.member.shares for job in asked] == [pays] * 3
+        assert go_on(sharing, asked, 30.0, drafts=True)
+    ways = [go_on(sharing, asked, 2.9) for _ in range(100)]
+    assert ways.count(False) == running.COMPARED_TOKENS // 3 and ways[-1]
 
 
-def test_whenever_drafts_lose_they_are_tried_half_as_often(three):
+def test_while_drafts_lose_they_are_tried_half_as_often(three):
     sharing, asked = three
     tried = []
     for _ in range(8 * running.RENEWED_PASSES):
         tried.append(sharing._batch.takes_drafts)
-        observe(sharing, asked, tried[-1], 2.0 if tried[-1] else 1.0)
+        for one in asked:
+            one.drafted = tried[-1]
+        sharing.observe(asked, 2.0 if tried[-1] else 1.0)
     begun = [at for at in range(len(tried)) if tried[at] and not (at and tried[at - 1])]
     apart = [later - earlier for earlier, later in pairwise(begun)]
     assert apart[1:] == [2 * running.RENEWED_PASSES, 4 * running.RENEWED_PASSES]
