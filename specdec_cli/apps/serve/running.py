@@ -210,7 +210,8 @@ class Sharing:
         count = sum(job in decoding for job in sharing)
         together = len(sharing) > 1 and self._sharing[count].takes_first
         self._in_turns = 0 if together else count
-        sharing = sharing if together else []
+        if not together:
+            sharing, self._shared = [], frozenset()
         self._batch.expect(len(sharing))
         for job in running:
             if job.member:
