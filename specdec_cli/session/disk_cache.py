@@ -19,7 +19,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
 from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of, read_contents
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.session.disk_entries import Entry, entries, entry_files, lost, remove, require_whole
+from specdec_cli.session.disk_entries import UNFINISHED, Entry, entries, entry_files, lost, remove, require_whole
 from specdec_cli.session.slot import Slot
 
 # Fewer tokens are read again sooner than they are found.
@@ -68,6 +68,7 @@ class DiskCache:
                 with untrusted(lost):
                     require_whole(path)
                     slot.restore(read_contents(entry.outline, path))
+                with suppress(OSError):  # another process removed it, or nothing there can be written
                     os.utime(path)
                 return slot.reach(prompt)
             except SpecdecError:
@@ -113,7 +114,8 @@ class DiskCache:
     def _write(self, entry: Entry, data: io.BytesIO) -> str:
         """In the writer's thread: all of it, or nothing; why nothing more is to be written, else empty."""
         try:
-            with untrusted(lost), suppress(BlockingIOError):  # another process is still writing: this one is left out
+            # Another process is still writing, or removed them all: this one is left out.
+            with untrusted(lost), suppress(BlockingIOError, FileNotFoundError):
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with jsonfile.locked(self.folder, WRITER_SECONDS):
                     try:
@@ -126,7 +128,7 @@ class DiskCache:
             return error.message
 
     def _write_slowly(self, entry: Entry, data: memoryview) -> None:
-        draft, digest = self.folder / ".unfinished", hashlib.sha256()
+        draft, digest = self.folder / UNFINISHED, hashlib.sha256()
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
             for part in slowly(data, self._hurry.wait):
                 digest.update(part)

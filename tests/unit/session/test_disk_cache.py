@@ -13,6 +13,7 @@ import pytest
 
 from fakes.chat import BYTES, NEVER_STOP, loaded, networks, tokenizer_in
 from fakes.models import tiny_folder
+from fakes.server import until
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.jsonfile import locked
 from specdec_cli.engine import device
@@ -21,7 +22,14 @@ from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import RESTS, SLICE_BYTES, DiskCache, slowly
-from specdec_cli.session.disk_entries import Entry, entry_files, fingerprint
+from specdec_cli.session.disk_entries import (
+    UNFINISHED,
+    Entry,
+    disk_cache_folder,
+    entry_files,
+    fingerprint,
+    remove_all,
+)
 from specdec_cli.session.load import numbers_depend_on
 from specdec_cli.session.slot import Slot
 
@@ -133,6 +141,36 @@ def test_deleting_a_chat_deletes_what_was_read_of_it(weights, monkeypatch, tmp_p
     stored(weights, folder, [4, *PROMPT], owner="20260101-000000-bb")
     kept_chats.delete([tmp_path / "20260101-000000-aa.jsonl"])
     assert [Entry.read(path).owner for path in entry_files(folder)] == ["20260101-000000-bb"]
+
+
+def test_all_is_removed_while_a_process_writes_which_leaves_that_out_and_goes_on(weights, monkeypatch, tmp_path):
+    """`specdec rm disk-cache` waited for the writer, who takes a minute for a gigabyte, and gave up after 10 s."""
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path)
+    monkeypatch.setattr("specdec_cli.session.disk_cache.RESTS", 1e9)
+    folder = disk_cache_folder()
+    cache = stored(weights, folder)
+    assert cache.write("print", read_slot(weights, [4, *PROMPT]))
+    until(lambda: (folder / UNFINISHED).exists())
+    try:
+        remove_all()
+    finally:
+        cache.finish()
+    assert not folder.exists()
+    assert cache.write("print", read_slot(weights))
+    cache.finish()
+    assert len(entry_files(folder)) == 1
+
+
+def test_an_entry_that_cannot_be_marked_as_used_is_of_use(weights, monkeypatch, tmp_path):
+    """Another process removes it while it is read, or nothing can be written there: it was read for nothing."""
+    stored(weights, tmp_path)
+
+    def refuse(path):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert restored(weights, tmp_path, [*PROMPT, 9])[0] == len(PROMPT)
+    assert len(entry_files(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("change", [{"outline": {}}, {"more": 1}, {"ends": None, "outline": {"target.read": []}}])
