@@ -9,7 +9,7 @@ import hashlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -119,15 +119,19 @@ class DiskCache:
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with jsonfile.locked(self.folder, WRITER_SECONDS):
                     try:
-                        self._make_room(entry, data.getbuffer().nbytes)
-                        self._write_slowly(entry, data.getbuffer())
+                        held = entries(self.folder, entry.fingerprint).items()
+                        inside = {path for path, older in held if older.is_in(entry)}
+                        self._make_room(data.getbuffer().nbytes, inside)
+                        written = self._write_slowly(entry, data.getbuffer())
+                        for path in inside - {written}:  # not before: who is killed in between keeps them
+                            remove(path)
                     finally:
                         self._remove_unfinished()
             return ""
         except SpecdecError as error:
             return error.message
 
-    def _write_slowly(self, entry: Entry, data: memoryview) -> None:
+    def _write_slowly(self, entry: Entry, data: memoryview) -> Path:
         draft, digest = self.folder / UNFINISHED, hashlib.sha256()
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
             for part in slowly(data, self._hurry.wait):
@@ -135,19 +139,19 @@ class DiskCache:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(self.folder / entry.name(digest.hexdigest()))
+        return draft.replace(self.folder / entry.name(digest.hexdigest()))
 
-    def _make_room(self, entry: Entry, nbytes: int) -> None:
-        """Remove what `entry` holds as well, and the least recently used ones until `nbytes` more are within limits."""
-        for path, older in entries(self.folder, entry.fingerprint).items():
-            if older.is_in(entry):
-                remove(path)
-        kept = list[tuple[int, int, Path]]()
+    def _make_room(self, nbytes: int, inside: Collection[Path]) -> None:
+        """Remove entries until `nbytes` more are within limits.
+
+        First those `inside` the new one go, then the least recently used.
+        """
+        kept = list[tuple[bool, int, int, Path]]()
         for path in entry_files(self.folder):
             with suppress(OSError):  # another process removed it
-                kept.append(((status := path.stat()).st_mtime_ns, status.st_size, path))
-        held = sum(size for _, size, _ in kept)
-        for _, size, path in sorted(kept):
+                kept.append((path not in inside, (status := path.stat()).st_mtime_ns, status.st_size, path))
+        held = sum(size for *_, size, _ in kept)
+        for *_, size, path in sorted(kept):
             if held + nbytes > self.most_bytes:
                 held -= size
                 remove(path)

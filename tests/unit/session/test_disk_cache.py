@@ -82,6 +82,29 @@ def test_the_longest_one_is_taken_and_a_longer_one_of_the_same_chat_replaces_it(
     assert sorted(len(Entry.read(path).ids) for path in entry_files(folder)) == [300, 302]
 
 
+def test_a_writer_who_fails_or_is_killed_leaves_what_the_new_entry_was_to_replace(weights, tmp_path, monkeypatch):
+    """It was removed before the new one was written, which takes a minute for a gigabyte."""
+    stored(weights, tmp_path, PROMPT[:270])
+
+    def fail(*given):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        stored(weights, tmp_path, told=(told := []))
+    assert len(told) == 1 and restored(weights, tmp_path, [*PROMPT, 9])[0] == 270
+    for _ in range(2):  # the second one has the first one's bytes and name
+        stored(weights, tmp_path)
+        (path,) = tmp_path.iterdir()
+        assert list(Entry.read(path).ids) == PROMPT
+    one = path.stat().st_size
+    stored(weights, tmp_path, [3, *PROMPT], owner="other")
+    stored(
+        weights, tmp_path, [*PROMPT, 5], most_bytes=round(2.5 * one)
+    )  # where there is no room for both, it goes first
+    assert [restored(weights, tmp_path, [*text, 9])[0] for text in ([3, *PROMPT], [*PROMPT, 5])] == [301, 301]
+
+
 def test_a_writer_has_a_fortieth_of_a_core_until_somebody_waits_for_it(weights, tmp_path, monkeypatch):
     """Answers that were decoded meanwhile had 0.95 of their speed, on two cores."""
     data, clock, rests = memoryview(bytes(3 * SLICE_BYTES - 5)), iter(range(6)), []
