@@ -17,6 +17,7 @@ from threading import Event
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
+from specdec_cli.core.format import size
 from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of, read_contents
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.session.disk_entries import UNFINISHED, Entry, entries, entry_files, lost, remove, require_whole
@@ -36,7 +37,7 @@ SLICE_BYTES, RESTS = 1 << 20, 40
 class DiskCache:
     """At most `most_bytes` of conversations in `folder`, which processes share; the least recently used go first.
 
-    `tell` hears once why nothing more is written.
+    `tell` hears once why nothing more is written, and once of a conversation that is too large.
     """
 
     def __init__(self, folder: Path, most_bytes: int, tell: Callable[[str], None] = lambda sentence: None) -> None:
@@ -46,7 +47,7 @@ class DiskCache:
         self._writing: Future[str] | None = None
         # Somebody waits for what is written.
         self._hurry = Event()
-        self._failed = False
+        self._failed = self._told_size = False
         if folder.is_dir():
             with suppress(OSError), jsonfile.locked(folder, 0.0):
                 self._remove_unfinished()
@@ -84,7 +85,7 @@ class DiskCache:
         if self._writing and not (waits or self._writing.done()):
             return False
         self.finish()
-        if self._failed or slot.nbytes > self.most_bytes:
+        if self._failed or not self._fits(slot.nbytes):
             return False
         try:
             with untrusted(lost):
@@ -104,6 +105,14 @@ class DiskCache:
         self._hurry.set()
         if writing is not None and (problem := writing.result()):
             self._fail(problem)
+
+    def _fits(self, nbytes: int) -> bool:
+        """Whether a conversation of so many bytes may be kept; of the first that may not the caller hears."""
+        fits = nbytes <= self.most_bytes
+        if not (fits or self._told_size):
+            self._told_size, most = True, size(self.most_bytes)
+            self._tell(f"{size(nbytes)} of what was read are not kept on disk, which may have {most} (--cache-disk)")
+        return fits
 
     def _fail(self, problem: str) -> None:
         """Nothing more is written, which is said once, in the thread of the caller."""
@@ -150,10 +159,10 @@ class DiskCache:
         for path in entry_files(self.folder):
             with suppress(OSError):  # another process removed it
                 kept.append((path not in inside, (status := path.stat()).st_mtime_ns, status.st_size, path))
-        held = sum(size for *_, size, _ in kept)
-        for *_, size, path in sorted(kept):
-            if held + nbytes > self.most_bytes:
-                held -= size
+        over = sum(its_bytes for *_, its_bytes, _ in kept) + nbytes - self.most_bytes
+        for *_, its_bytes, path in sorted(kept):
+            if over > 0:
+                over -= its_bytes
                 remove(path)
 
     def _remove_unfinished(self) -> None:
