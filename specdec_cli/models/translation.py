@@ -61,8 +61,8 @@ class Translation:
 
 def _ids_of(table: TokenTable) -> dict[bytes, int]:
     """The id of each word: of several, the first that is no fallback for a byte, which a tokenizer would take."""
-    roles = set(table.roles.values())
-    words = (token for token, word in table.tokens.items() if word and token not in table.special | roles)
+    no_words = table.special.union(table.roles.values())
+    words = (token for token, word in table.tokens.items() if word and token not in no_words)
     return {table.tokens[token]: token for token in sorted(words, key=lambda one: (one not in table.fallback, -one))}
 
 

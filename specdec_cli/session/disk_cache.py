@@ -9,7 +9,7 @@ import hashlib
 import io
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +17,10 @@ from threading import Event
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
+from specdec_cli.core.format import size
 from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of, read_contents
 from specdec_cli.engine.cache.rollback import common_prefix
-from specdec_cli.session.disk_entries import Entry, entries, entry_files, lost, remove, require_whole
+from specdec_cli.session.disk_entries import UNFINISHED, Entry, entries, entry_files, lost, remove, require_whole
 from specdec_cli.session.slot import Slot
 
 # Fewer tokens are read again sooner than they are found.
@@ -36,7 +37,7 @@ SLICE_BYTES, RESTS = 1 << 20, 40
 class DiskCache:
     """At most `most_bytes` of conversations in `folder`, which processes share; the least recently used go first.
 
-    `tell` hears once why nothing more is written.
+    `tell` hears once why nothing more is written, and once of a conversation that is too large.
     """
 
     def __init__(self, folder: Path, most_bytes: int, tell: Callable[[str], None] = lambda sentence: None) -> None:
@@ -46,7 +47,7 @@ class DiskCache:
         self._writing: Future[str] | None = None
         # Somebody waits for what is written.
         self._hurry = Event()
-        self._failed = False
+        self._failed = self._told_size = False
         if folder.is_dir():
             with suppress(OSError), jsonfile.locked(folder, 0.0):
                 self._remove_unfinished()
@@ -68,6 +69,7 @@ class DiskCache:
                 with untrusted(lost):
                     require_whole(path)
                     slot.restore(read_contents(entry.outline, path))
+                with suppress(OSError):  # another process removed it, or nothing there can be written
                     os.utime(path)
                 return slot.reach(prompt)
             except SpecdecError:
@@ -83,7 +85,7 @@ class DiskCache:
         if self._writing and not (waits or self._writing.done()):
             return False
         self.finish()
-        if self._failed or slot.nbytes > self.most_bytes:
+        if self._failed or not self._fits(slot.nbytes):
             return False
         try:
             with untrusted(lost):
@@ -104,6 +106,14 @@ class DiskCache:
         if writing is not None and (problem := writing.result()):
             self._fail(problem)
 
+    def _fits(self, nbytes: int) -> bool:
+        """Whether a conversation of so many bytes may be kept; of the first that may not the caller hears."""
+        fits = nbytes <= self.most_bytes
+        if not (fits or self._told_size):
+            self._told_size, most = True, size(self.most_bytes)
+            self._tell(f"{size(nbytes)} of what was read are not kept on disk, which may have {most} (--cache-disk)")
+        return fits
+
     def _fail(self, problem: str) -> None:
         """Nothing more is written, which is said once, in the thread of the caller."""
         if not self._failed:
@@ -113,41 +123,46 @@ class DiskCache:
     def _write(self, entry: Entry, data: io.BytesIO) -> str:
         """In the writer's thread: all of it, or nothing; why nothing more is to be written, else empty."""
         try:
-            with untrusted(lost), suppress(BlockingIOError):  # another process is still writing: this one is left out
+            # Another process is still writing, or removed them all: this one is left out.
+            with untrusted(lost), suppress(BlockingIOError, FileNotFoundError):
                 self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 with jsonfile.locked(self.folder, WRITER_SECONDS):
                     try:
-                        self._make_room(entry, data.getbuffer().nbytes)
-                        self._write_slowly(entry, data.getbuffer())
+                        held = entries(self.folder, entry.fingerprint).items()
+                        inside = {path for path, older in held if older.is_in(entry)}
+                        self._make_room(data.getbuffer().nbytes, inside)
+                        written = self._write_slowly(entry, data.getbuffer())
+                        for path in inside - {written}:  # not before: who is killed in between keeps them
+                            remove(path)
                     finally:
                         self._remove_unfinished()
             return ""
         except SpecdecError as error:
             return error.message
 
-    def _write_slowly(self, entry: Entry, data: memoryview) -> None:
-        draft, digest = self.folder / ".unfinished", hashlib.sha256()
+    def _write_slowly(self, entry: Entry, data: memoryview) -> Path:
+        draft, digest = self.folder / UNFINISHED, hashlib.sha256()
         with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
             for part in slowly(data, self._hurry.wait):
                 digest.update(part)
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        draft.replace(self.folder / entry.name(digest.hexdigest()))
+        return draft.replace(self.folder / entry.name(digest.hexdigest()))
 
-    def _make_room(self, entry: Entry, nbytes: int) -> None:
-        """Remove what `entry` holds as well, and the least recently used ones until `nbytes` more are within limits."""
-        for path, older in entries(self.folder, entry.fingerprint).items():
-            if older.is_in(entry):
-                remove(path)
-        kept = list[tuple[int, int, Path]]()
+    def _make_room(self, nbytes: int, inside: Collection[Path]) -> None:
+        """Remove entries until `nbytes` more are within limits.
+
+        First those `inside` the new one go, then the least recently used.
+        """
+        kept = list[tuple[bool, int, int, Path]]()
         for path in entry_files(self.folder):
             with suppress(OSError):  # another process removed it
-                kept.append(((status := path.stat()).st_mtime_ns, status.st_size, path))
-        held = sum(size for _, size, _ in kept)
-        for _, size, path in sorted(kept):
-            if held + nbytes > self.most_bytes:
-                held -= size
+                kept.append((path not in inside, (status := path.stat()).st_mtime_ns, status.st_size, path))
+        over = sum(its_bytes for *_, its_bytes, _ in kept) + nbytes - self.most_bytes
+        for *_, its_bytes, path in sorted(kept):
+            if over > 0:
+                over -= its_bytes
                 remove(path)
 
     def _remove_unfinished(self) -> None:

@@ -28,8 +28,8 @@ DISK_CACHE = "disk-cache"
 # Of what is written: other versions are not read.
 SCHEMA = 1
 MOST_BYTES, FREE_SHARE = 8_000_000_000, 0.02
-# An entry's name has so much of its fingerprint.
-BEGINNING, ENDING = 16, ".safetensors"
+# An entry's name has so much of its fingerprint; the one that is being written has another.
+BEGINNING, ENDING, UNFINISHED = 16, ".safetensors", ".unfinished"
 
 
 def disk_cache_folder() -> Path:
@@ -138,11 +138,14 @@ def held_bytes() -> int:
 
 
 def remove_all() -> None:
-    """Remove every entry, and what killed writers left."""
+    """Remove every entry. Who is writing one is not waited for, and leaves it out. Raises: OSError."""
     folder = disk_cache_folder()
     if folder.is_dir():
-        with jsonfile.locked(folder):
-            shutil.rmtree(folder)
+        (folder / UNFINISHED).unlink(missing_ok=True)  # before the others, of which it may become one
+        for path in folder.iterdir():
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # somebody writes anew
+            folder.rmdir()
 
 
 def remove_chats(owners: Collection[str]) -> None:

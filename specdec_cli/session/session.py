@@ -447,7 +447,8 @@ class Reply:
             matcher = self.pair.vocabulary().matcher(constraint, thinking)
         if not (request.bad_words or request.min_tokens):
             return matcher
-        words, tokens = [word.encode() for word in request.bad_words], self.pair.tokenizer.table().tokens
+        words = [word.encode(errors="surrogatepass") for word in request.bad_words]
+        tokens = self.pair.tokenizer.table().tokens
         return Bans(tokens, self.slot.target.vocab_size, words, self.ends, request.min_tokens, matcher)
 
     def _sampling(self) -> Sampling:

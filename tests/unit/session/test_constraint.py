@@ -113,6 +113,11 @@ def test_a_bad_word_is_spelled_by_no_tokens(pair, folders, k):
     )
 
 
+def test_a_bad_word_of_half_a_character_bans_nothing(pair):
+    """As a stop text of one stops nothing; the answer failed."""
+    assert said(pair, k=4, bad_words=("\ud83d",)).tokens == said(pair, k=4).tokens
+
+
 @pytest.mark.parametrize("k", [0, 4])
 def test_nothing_ends_an_answer_before_its_least_tokens(pair, folders, k):
     """The third token it would say is made its end: without `min_tokens` the answer has two."""

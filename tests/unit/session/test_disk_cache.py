@@ -13,6 +13,7 @@ import pytest
 
 from fakes.chat import BYTES, NEVER_STOP, loaded, networks, tokenizer_in
 from fakes.models import tiny_folder
+from fakes.server import until
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.jsonfile import locked
 from specdec_cli.engine import device
@@ -21,7 +22,14 @@ from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import RESTS, SLICE_BYTES, DiskCache, slowly
-from specdec_cli.session.disk_entries import Entry, entry_files, fingerprint
+from specdec_cli.session.disk_entries import (
+    UNFINISHED,
+    Entry,
+    disk_cache_folder,
+    entry_files,
+    fingerprint,
+    remove_all,
+)
 from specdec_cli.session.load import numbers_depend_on
 from specdec_cli.session.slot import Slot
 
@@ -74,6 +82,29 @@ def test_the_longest_one_is_taken_and_a_longer_one_of_the_same_chat_replaces_it(
     assert sorted(len(Entry.read(path).ids) for path in entry_files(folder)) == [300, 302]
 
 
+def test_a_writer_who_fails_or_is_killed_leaves_what_the_new_entry_was_to_replace(weights, tmp_path, monkeypatch):
+    """It was removed before the new one was written, which takes a minute for a gigabyte."""
+    stored(weights, tmp_path, PROMPT[:270])
+
+    def fail(*given):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fail)
+        stored(weights, tmp_path, told=(told := []))
+    assert len(told) == 1 and restored(weights, tmp_path, [*PROMPT, 9])[0] == 270
+    for _ in range(2):  # the second one has the first one's bytes and name
+        stored(weights, tmp_path)
+        (path,) = tmp_path.iterdir()
+        assert list(Entry.read(path).ids) == PROMPT
+    one = path.stat().st_size
+    stored(weights, tmp_path, [3, *PROMPT], owner="other")
+    stored(
+        weights, tmp_path, [*PROMPT, 5], most_bytes=round(2.5 * one)
+    )  # where there is no room for both, it goes first
+    assert [restored(weights, tmp_path, [*text, 9])[0] for text in ([3, *PROMPT], [*PROMPT, 5])] == [301, 301]
+
+
 def test_a_writer_has_a_fortieth_of_a_core_until_somebody_waits_for_it(weights, tmp_path, monkeypatch):
     """Answers that were decoded meanwhile had 0.95 of their speed, on two cores."""
     data, clock, rests = memoryview(bytes(3 * SLICE_BYTES - 5)), iter(range(6)), []
@@ -112,9 +143,10 @@ def test_the_least_recently_used_goes_first_and_what_is_too_large_is_not_kept(we
     assert restored(weights, folder, [*texts[0], 9])[0]  # used: newer than the other
     stored(weights, folder, texts[2], most_bytes=round(2.5 * one))
     assert [restored(weights, folder, [*text, 9])[0] > 0 for text in texts] == [True, False, True]
-    cache = DiskCache(tmp_path / "small", 1000, pytest.fail)
-    assert not cache.write("print", read_slot(weights))
+    cache = DiskCache(tmp_path / "small", 1000, (told := []).append)
+    assert not any(cache.write("print", read_slot(weights)) for _ in range(2))
     assert not (tmp_path / "small").exists()
+    assert len(told) == 1 and told[0].endswith(" are not kept on disk, which may have 1 kB (--cache-disk)")
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(weights, tmp_path):
@@ -133,6 +165,36 @@ def test_deleting_a_chat_deletes_what_was_read_of_it(weights, monkeypatch, tmp_p
     stored(weights, folder, [4, *PROMPT], owner="20260101-000000-bb")
     kept_chats.delete([tmp_path / "20260101-000000-aa.jsonl"])
     assert [Entry.read(path).owner for path in entry_files(folder)] == ["20260101-000000-bb"]
+
+
+def test_all_is_removed_while_a_process_writes_which_leaves_that_out_and_goes_on(weights, monkeypatch, tmp_path):
+    """`specdec rm disk-cache` waited for the writer, who takes a minute for a gigabyte, and gave up after 10 s."""
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path)
+    monkeypatch.setattr("specdec_cli.session.disk_cache.RESTS", 1e9)
+    folder = disk_cache_folder()
+    cache = stored(weights, folder)
+    assert cache.write("print", read_slot(weights, [4, *PROMPT]))
+    until(lambda: (folder / UNFINISHED).exists())
+    try:
+        remove_all()
+    finally:
+        cache.finish()
+    assert not folder.exists()
+    assert cache.write("print", read_slot(weights))
+    cache.finish()
+    assert len(entry_files(folder)) == 1
+
+
+def test_an_entry_that_cannot_be_marked_as_used_is_of_use(weights, monkeypatch, tmp_path):
+    """Another process removes it while it is read, or nothing can be written there: it was read for nothing."""
+    stored(weights, tmp_path)
+
+    def refuse(path):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    assert restored(weights, tmp_path, [*PROMPT, 9])[0] == len(PROMPT)
+    assert len(entry_files(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("change", [{"outline": {}}, {"more": 1}, {"ends": None, "outline": {"target.read": []}}])
