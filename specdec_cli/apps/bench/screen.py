@@ -70,7 +70,8 @@ def heading(result: BenchResult) -> Text:
     ends = "natural ends" if settings.ends == "natural" else "fixed length"
     drafts = " or ".join(contender.name for contender in settings.contenders)
     short = settings.target.rstrip("/").rsplit("/", 1)[-1]
-    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, lasted(round(result.seconds))]
+    took = lasted(round(result.seconds)).replace(" ", sentences.NARROW)
+    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, took]
     first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{SEPARATOR}{short} + {drafts}"), "dim"))
     return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
 
