@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -123,11 +124,14 @@ def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])
-def test_no_figure_of_a_verdict_is_cut(specdec, tiny_pair, monkeypatch, columns):
-    """At 60 columns the memory was "5.…" and "72.1 MB of 23.…"."""
+def test_no_figure_of_a_verdict_is_cut_and_its_command_is_one_line(specdec, tiny_pair, monkeypatch, columns):
+    """At 60 columns the memory was "5.…" and "72.1 MB of 23.…"; the command had three, and no copy of it ran."""
     monkeypatch.setenv("COLUMNS", columns)
-    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", tiny_pair[1])
-    assert code == 0 and "…" not in out and max(map(len, out.splitlines())) <= int(columns)
+    named = "--target", str(tiny_pair[0]), "--draft", str(tiny_pair[1])
+    code, out, _ = specdec("check", *named)
+    *rows, command = out.splitlines()
+    assert code == 0 and "…" not in out and max(map(len, rows)) <= int(columns)
+    assert shlex.split(command) == ["runs", "specdec", "run", *named, "your prompt"]
 
 
 def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
