@@ -22,6 +22,7 @@ from specdec_cli.pairs import catalog
 from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.system.machine import physical_bytes
+from specdec_cli.terminal.panel import status
 
 LINE = "demo pair: it completes Python and knows nothing else; a real one: specdec pull\n"
 
@@ -121,6 +122,14 @@ def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair
     code, out, err = specdec("check", tiny_pair[0])
     assert code == 0 and "its own text drafts: --drafter ngram" in err
     assert "the text itself drafts (--drafter ngram)" in out and "--drafter none" not in out + err
+
+
+def test_a_check_and_a_list_of_pairs_that_take_long_say_so(specdec, tiny_pair, monkeypatch):
+    """Files of the Hub are read meanwhile, and up to eight tokenizers for each target: seconds without a word."""
+    monkeypatch.setattr(status, "PATIENCE_SECONDS", 0.0)
+    first, ended = specdec("check", tiny_pair[0])[2].splitlines()[:2]
+    assert (first, ended) == (f"checking {tiny_pair[0]}…", f"checking {tiny_pair[0]}: done in 0 s")
+    assert specdec("pairs")[2].splitlines() == ["checking what is here…", "checking what is here: done in 0 s"]
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])
