@@ -189,5 +189,6 @@ def first_step(known: Registry) -> FirstStep:
     about = f"{fit[0].name}, {size(total)}" if total else fit[0].name
     if network_forbidden():
         return FirstStep(f"specdec pull ({about}), with the network")
-    question = f"Recommended for this machine: {about}\n  {_names(fit[0])}\nDownload it now?"
+    free = size(hub.free_bytes())
+    question = f"Recommended for this machine: {about}; free on disk: {free}\n  {_names(fit[0])}\nDownload it now?"
     return FirstStep(f"specdec pull ({about})", question, ("pull", fit[0].name))

@@ -201,10 +201,11 @@ def test_a_question_breaks_between_words(monkeypatch, capsys):
     assert [row.split()[-1] for row in rows] == ["draft)", "[y/N]"] and max(map(len, rows)) <= 40
 
 
-def test_the_end_of_the_input_is_no_answer(monkeypatch):
+def test_the_end_of_the_input_is_no_answer(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Keyboard(""))
     with pytest.raises(KeyboardInterrupt):
         ask("Replace it?", False)
+    assert capsys.readouterr().err.endswith("[y/N] \n")  # the shell's prompt stood behind the question
 
 
 SAID = "no models were chosen yet, and the demo pair only continues Python"
@@ -241,6 +242,7 @@ def asked(world, *arguments):
 def test_a_person_may_get_the_recommended_pair_and_goes_on_with_it(home):
     screen = asked(home, "run", "-n", "4", "hi")
     assert "Recommended for this machine: tiny" in screen.text() and BIG in screen.text()
+    assert "; free on disk: " in screen.text()  # Enter alone downloads
     screen.type("\n")
     code, text = screen.end()
     assert code == 0 and "tiny is here and is now the default pair" in text
