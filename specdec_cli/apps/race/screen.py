@@ -266,7 +266,7 @@ def lesson(events: Iterable[RaceEvent], step: str) -> list[tuple[str, str]]:
             f"{passes}. A pass reads all of its weights, however many tokens it checks. "
             f"Measured on this machine: {ratio(finish)}.",
         ),
-        ("This pair", "Two tiny models that only continue Python. The target was trained to lean to its draft."),
+        ("This pair", "Two tiny models that only continue Python. The target was trained to lean towards its draft."),
         ("A real pair", step),
     ]
 
