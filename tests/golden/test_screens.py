@@ -248,6 +248,7 @@ SCREENS = {
     "bench: one prompt is too few, and no longer bench is asked for": advised({1: [0.3], "auto": [0.2]}),
     # K was written and commanded without the draft's context that it was measured under.
     "bench: a context for one command": advised({}, draft_context=33, own_context=False),
+    "bench: of texts that were continued": advised({}, raw=True),
     "bench: all of it, under a rule": advised({}, draft_context="full", own_context=False, rule="token"),
     "bench: the pair's own context": advised({}, draft_context=33),
     "bench: a pair that has no name": advised({}, draft_context=33, named=False),
