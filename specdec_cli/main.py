@@ -136,6 +136,10 @@ def usage_error(error: TyperException) -> UsageError:
         return on_one_machine(context.info_name, option, sys.argv)
     if context is not None and (instead := moved(option)):
         return UsageError(f"{context.command_path} has no option {option}", instead)
+    if option and context is None:  # Typer knows no command where a value is missing, or is too many
+        if "requires" in message:
+            return UsageError(f"{option} has no value", f"give it one, as specdec help {option.lstrip('-')} says")
+        return UsageError(f"{option} takes no value", f"write it alone: {option}")
     if context is None or context.parent is None:
         hint = "specdec --help lists commands, specdec COMMAND --help options"
     elif "Missing command" in message:

@@ -105,10 +105,14 @@ def _answer(question: str) -> str:
 
     print_question(sys.stderr, question)
     # A Ctrl-C between Python's last look for signals and its wait for a line would be heard with the next line alone.
-    with suppress(OSError, ValueError):  # no terminal
-        while not select.select([sys.stdin], [], [], 0.2)[0]:
-            pass
-    line = sys.stdin.readline()
-    if not line:
-        raise KeyboardInterrupt
+    try:
+        with suppress(OSError, ValueError):  # no terminal
+            while not select.select([sys.stdin], [], [], 0.2)[0]:
+                pass
+        line = sys.stdin.readline()
+        if not line:
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        say("")  # else the shell's prompt stands behind the question
+        raise
     return line.strip().lower()

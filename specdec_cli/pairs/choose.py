@@ -115,16 +115,16 @@ MOST_OFFERED = 3
 NO_DRAFT = "no draft is known for this target, so"
 
 
-def drafted(rows: Sequence[PairRow], known: Registry) -> list[PairRow]:
+def drafted(rows: Sequence[PairRow], known: Registry, report: OnStep = unseen) -> list[PairRow]:
     """`rows`, those of targets alone with the draft that is found here; their notes say why, or which there are.
 
-    Of a draft that is listed it is said whether its tokenizer is another.
+    Of a draft that is listed it is said whether its tokenizer is another. `report` hears how many were compared.
     """
     found, models = [], hub.models_here()
     for row in rows:
         with suppress(SpecdecError):  # whoever loads it is told
             if row.downloaded and row.pair.has_target_alone:
-                spec = with_draft(row.pair, known, models=models)
+                spec = with_draft(row.pair, known, models=models, report=report)
                 note = row.pair.note if spec.reason.startswith(NO_DRAFT) else spec.reason
                 row = replace(row, pair=replace(spec.pair, note=note))
             elif row.downloaded:
@@ -189,5 +189,6 @@ def first_step(known: Registry) -> FirstStep:
     about = f"{fit[0].name}, {size(total)}" if total else fit[0].name
     if network_forbidden():
         return FirstStep(f"specdec pull ({about}), with the network")
-    question = f"Recommended for this machine: {about}\n  {_names(fit[0])}\nDownload it now?"
+    free = size(hub.free_bytes())
+    question = f"Recommended for this machine: {about}; free on disk: {free}\n  {_names(fit[0])}\nDownload it now?"
     return FirstStep(f"specdec pull ({about})", question, ("pull", fit[0].name))

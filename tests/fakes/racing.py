@@ -17,7 +17,7 @@ from specdec_cli.apps.race.events import (
     RaceState,
     measure_ratio,
 )
-from specdec_cli.core.events import Event, Finish
+from specdec_cli.core.events import Event, Finish, Reading
 from specdec_cli.core.stats import Stats
 
 
@@ -43,7 +43,9 @@ class FakeReply:
 
     def events(self) -> Iterator[Event]:
         yield replace(START, max_tokens=len(self.seconds), k=0)
-        self.clock.now += 0.5
+        self.clock.now += 0.25
+        yield Reading("target", 30, START.prompt_tokens)
+        self.clock.now += 0.25
         yield PREFILL
         for place, seconds in enumerate(self.seconds):
             self.clock.now += seconds

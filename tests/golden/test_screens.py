@@ -217,6 +217,13 @@ SCREENS = {
     ),
     "pairs: at 120 columns, one line each": pairs(*ROWS),
     "pairs: long ids take two lines instead of being broken": pairs(PairRow(LONG, 1, True, True, False)),
+    "pairs: why a draft that is here drafts is folded between words": pairs(
+        PairRow(
+            replace(FAST, note=f"draft lmstudio-community/Small{'-' * 30}: in LM Studio, 3 times smaller"),
+            *(7_000_000_000, True, True, False),
+            folder=f"/models/lmstudio-community/Big{'-' * 40}",
+        )
+    ),
     # 16.5 GB stood under "too large for 25.3 GB"; the stated minimum was not shown.
     "pairs: what is too large says how much memory it needs": pairs(
         PairRow(NEEDY, 13_800_000_000, False, False, False), every=True
@@ -241,6 +248,7 @@ SCREENS = {
     "bench: one prompt is too few, and no longer bench is asked for": advised({1: [0.3], "auto": [0.2]}),
     # K was written and commanded without the draft's context that it was measured under.
     "bench: a context for one command": advised({}, draft_context=33, own_context=False),
+    "bench: of texts that were continued": advised({}, raw=True),
     "bench: all of it, under a rule": advised({}, draft_context="full", own_context=False, rule="token"),
     "bench: the pair's own context": advised({}, draft_context=33),
     "bench: a pair that has no name": advised({}, draft_context=33, named=False),

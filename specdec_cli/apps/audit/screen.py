@@ -27,8 +27,8 @@ def print_audit(out: TextIO, audit: Audit) -> None:
         console.print(Text(safe(str(fault)), "red"))
     console.print()
     name, _, rest = audit.verdict.partition(":")
-    colour = "red" if audit.lossless is False else "yellow" if audit.count("near-tie") else "green"
-    console.print(Text.assemble((name, f"bold {colour}"), ":", safe(rest)))
+    style = "bold red" if audit.lossless is False else "yellow" if audit.count("near-tie") else "bold green"
+    console.print(Text.assemble((name, style), ":", safe(rest)))
 
 
 def _answers(audit: Audit) -> Table:

@@ -34,7 +34,8 @@ LAYOUTS: Final = (
 )
 # What the intervals are, below every table.
 LEGEND: Final = f"the 95 % interval over prompts, of at least {FEWEST_PROMPTS}"
-COLOURS: Final = {"use": "bold green", "safest": "bold yellow", "don't": "bold yellow", "unknown": "bold yellow"}
+# As in `verdict_style`, yellow is not bold.
+COLOURS: Final = {"use": "bold green", "safest": "yellow", "don't": "yellow", "unknown": "yellow"}
 
 
 def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]) -> None:
@@ -58,7 +59,7 @@ def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]
         _print_sentences(console, report, chosen=report in best and len(best) < len(reports))
     console.print(_labelled("machine", sentences.surroundings(result), "yellow" if sentences.drifted(result) else ""))
     if result.partial:
-        console.print(Text("partial: interrupted, so less was measured than planned", "bold yellow"))
+        console.print(Text("partial: interrupted, so less was measured than planned", "yellow"))
     console.print()
     for report in best:
         console.print(Text(safe(sentences.command(report)), "bold"), soft_wrap=True)
@@ -70,7 +71,8 @@ def heading(result: BenchResult) -> Text:
     ends = "natural ends" if settings.ends == "natural" else "fixed length"
     drafts = " or ".join(contender.name for contender in settings.contenders)
     short = settings.target.rstrip("/").rsplit("/", 1)[-1]
-    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, lasted(round(result.seconds))]
+    took = lasted(round(result.seconds)).replace(" ", sentences.NARROW)
+    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, took]
     first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{SEPARATOR}{short} + {drafts}"), "dim"))
     return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
 
@@ -174,7 +176,7 @@ def _print_sentences(console: Console, report: Report, chosen: bool) -> None:
     better = "the better one; " if chosen else ""
     console.print(_labelled("result", better + sentences.conclusion(report), COLOURS[answer]))
     if doubt := sentences.busy(report.result):
-        console.print(_labelled("but", doubt, "bold yellow"))
+        console.print(_labelled("but", doubt, "yellow"))
     if even := sentences.break_even(report):
         console.print(_labelled("break-even", even))
     if answer != "unknown":

@@ -107,7 +107,7 @@ def command(report: Report) -> str:
         context = f"SPECDEC_DRAFT_CONTEXT={settings.draft_context} "
     models += f" --rule {settings.rule}" * (settings.rule != DEFAULT_RULE)
     drafter = f" --drafter {contender.drafter}" if k != 0 and contender.drafter != DEFAULT_DRAFTER else ""
-    option = f" --temp {temperature:g}" if temperature else ""
+    option = f" --temp {temperature:g}" * bool(temperature) + " --raw" * settings.raw
     return f"{context}specdec run {models}{drafter} -k {k}{option} 'your prompt'"
 
 

@@ -114,7 +114,7 @@ def places() -> Iterator[tuple[str, list[Path], str]]:
     yield "chats", _inside(kept_folder()), "specdec chats delete --all"
     yield "typed lines", [state / "history"], ""
     yield "tuned", [path for path in _inside(tuned) if path.name[0] != "."], "specdec rm NAME"
-    yield "stopped trainings", [path for path in _inside(tuned) if path.name[0] == "."], ""
+    yield "stopped trainings", [path for path in _inside(tuned) if path.name[0] == "." and _is_stopped(path)], ""
     yield "disk cache", [disk_cache_folder()], f"specdec rm {DISK_CACHE}"
     yield "heads", _inside(heads_folder()), "specdec rm NAME"
     yield "measured costs", [cost_file().path], ""
@@ -147,6 +147,15 @@ def _short(path: Path) -> str:
 
 def _inside(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_stopped(training: Path) -> bool:
+    """Whether no process is at it: one that runs would lose its files."""
+    try:
+        with jsonfile.locked(training, patience_seconds=0.0):
+            return True
+    except OSError:
+        return False
 
 
 def _bytes(path: Path) -> int:

@@ -32,7 +32,8 @@ def show(json: bool, every: bool) -> None:
     rows = catalog.rows(known)
     best = [pair.name for pair in fitting(known)[:1]]
     rows = [replace(row, recommended=row.pair.name in best) for row in rows]
-    rows = drafted([*rows, *catalog.other_rows(known, rows)], known)
+    with PullScreen(sys.stderr).checking("what is here") as report:
+        rows = drafted([*rows, *catalog.other_rows(known, rows)], known, report)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
     else:
@@ -116,8 +117,8 @@ def use(name: str, yes: bool, force: bool) -> None:
 
 def _adding(name: str) -> str:
     """The command that makes a pair of the model of that name, with its draft; empty where none is here."""
-    with suppress(SpecdecError):
-        pair = choose(name, None, None, here=True).pair
+    with suppress(SpecdecError), PullScreen(sys.stderr).checking(name) as report:
+        pair = choose(name, None, None, here=True, report=report).pair
         called = pair.name if NAME.fullmatch(pair.name) else "NAME"
         return shlex.join(["specdec", "pairs", "add", called, *pair.options])
     return ""

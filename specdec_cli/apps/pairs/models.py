@@ -32,16 +32,17 @@ def check(
     offline: bool,
 ) -> int:
     """The verdict on a pair, printed; returns the exit code. Raises: NotAvailable, Refused."""
-    with files.explain_offline(offline):
-        spec = choose.choose(name, models.target, models.draft, here=offline)
-    # A verdict on fetched files would hide that the files here cannot answer.
-    for problem in catalog.partly_here(spec.pair.models):
-        raise problem
-    others = machine_bytes(hosts, kv_bits)
-    found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
-    if others:
-        found = found.shared_by(Share(1 + len(others)))
-    verdict = judge(Fit.of(found, kv_bits), max_context, others)
+    with PullScreen(sys.stderr).checking(name or models.target or "a pair") as report:
+        with files.explain_offline(offline):
+            spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
+        # A verdict on fetched files would hide that the files here cannot answer.
+        for problem in catalog.partly_here(spec.pair.models):
+            raise problem
+        others = machine_bytes(hosts, kv_bits)
+        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
+        if others:
+            found = found.shared_by(Share(1 + len(others)))
+        verdict = judge(Fit.of(found, kv_bits), max_context, others)
     if spec.reason:
         say(spec.reason)
     if json:
@@ -69,8 +70,9 @@ def pull(
         require_answer(f"{reason}. Pull it?", yes)
     else:
         yes = True
-        with files.explain_offline(offline):
-            spec = choose.choose(name, models.target, models.draft, here=offline)
+        asked = name or models.target or "a pair"
+        with PullScreen(sys.stderr).checking(asked) as report, files.explain_offline(offline):
+            spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
         pair, reason = spec.pair, spec.reason
     if reason:
         say(reason)

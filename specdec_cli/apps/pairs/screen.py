@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
@@ -92,8 +93,12 @@ def _print_pair(console: Console, row: PairRow, name: str) -> None:
     if not fits:
         console.print(Text(f"      {tail.lstrip()}", "dim"))
     models = f"      {models}"
-    broken = models if cell_len(models) <= console.width else models.replace(" + ", "\n      + ")
-    console.print(Text(broken, "dim"), soft_wrap=True)
+    parts = [models] if cell_len(models) <= console.width else models.replace(" + ", "\n      + ").split("\n")
+    folded = textwrap.TextWrapper(
+        console.width, subsequent_indent=" " * 8, break_long_words=False, break_on_hyphens=False
+    )
+    for words in (one for part in parts for one in folded.wrap(part)):
+        console.print(Text(words, "dim"), soft_wrap=True)
 
 
 def _words(found: VocabVerdict) -> str:
@@ -127,7 +132,8 @@ def _legend(rows: Sequence[PairRow]) -> list[str]:
         parts.append(f"translated: the draft can say so much of a sample text; below {least} it is refused")
     unverified = sum(not row.pair.verified for row in rows)
     if unverified:
-        parts.append(f"{unverified} of {len(rows)} are unverified: specdec check NAME asks the Hub")
+        be = "is" if unverified == 1 else "are"
+        parts.append(f"{unverified} of {len(rows)} {be} unverified: specdec check NAME asks the Hub")
     return parts
 
 
@@ -139,14 +145,15 @@ def print_checks(out: TextIO, found: PairVerdict) -> None:
 
 
 def print_verdict(out: TextIO, found: PairVerdict) -> None:
-    """Every obstacle, or the command that runs the pair."""
-    rows = []
+    """Every obstacle, or the command that runs the pair, in one line, so that a copy of it is a command."""
+    console, rows = make_console(out, plain=False), []
     for error in found.obstacles:
         rows += [("refused", "bold red", error.message), ("hint", "cyan", error.hint)]
-    if not rows:
-        rows = [("runs", "bold green", found.pair.run_command)]
-    told = ((Text(label, style), Text(safe(text))) for label, style, text in rows)
-    make_console(out, plain=False).print(labelled(told))
+    if rows:
+        console.print(labelled((Text(label, style), Text(safe(text))) for label, style, text in rows))
+    else:
+        command = Text.assemble((f"{'runs':<12}", "bold green"), safe(found.pair.run_command))
+        console.print(command, soft_wrap=True)
 
 
 def _answers(found: PairVerdict) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from math import exp, log
 from typing import Any, ClassVar, Literal
 
-from specdec_cli.core.events import Event, Failure, Finish, Prefill, RoundDone, Start, to_dict
+from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start, to_dict
 from specdec_cli.core.gain import FEWEST_ROUNDS
 from specdec_cli.core.speedup import LEAST_SECONDS, Block, kind_means, t_interval
 from specdec_cli.measure.divergence import Divergence
@@ -167,6 +167,7 @@ class LaneState:
     """One lane so far; `marks` are its seconds and tokens after each round."""
 
     start: Start | None = None
+    reading: Reading | None = None
     prefill_seconds: float | None = None
     rounds: list[RoundDone] = field(default_factory=list)
     marks: list[tuple[float, int]] = field(default_factory=list)
@@ -179,8 +180,10 @@ class LaneState:
         match step.event:
             case Start():
                 self.start = step.event
+            case Reading():
+                self.reading = step.event
             case Prefill(seconds=seconds):
-                self.prefill_seconds = seconds
+                self.reading, self.prefill_seconds = None, seconds
             case RoundDone(round=judged):
                 self.rounds.append(step.event)
                 self.marks.append((step.lane_seconds, self.tokens + len(judged.emitted)))

@@ -75,17 +75,19 @@ class Lane:
         self._tokens_left = 0
 
     def turn(self, least_seconds: float) -> list[LaneStep]:
-        """What this lane does in a turn: its prompt alone, else rounds for at least `least_seconds`, or to its end."""
+        """What this lane does in a turn: a step of reading, the draft's too, so that a person sees how far it is; else
+        rounds for at least `least_seconds`, or to its end.
+        """
         steps: list[LaneStep] = []
         with self._watch:
             end = self.seconds + least_seconds
             while not self.done:
                 steps.append(self._step())
-                if isinstance(steps[-1].event, Prefill) or self.seconds >= end:
+                if not isinstance(steps[-1].event, RoundDone) or self.seconds >= end:
                     break
             began = self._watch()
             self._settle()
-            if isinstance(steps[-1].event, RoundDone) and not self.done:
+            if self.has_read and isinstance(steps[-1].event, RoundDone | Reading) and not self.done:
                 self.seconds += self._watch() - began
         return steps
 

@@ -10,8 +10,10 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from threading import RLock
 from typing import Final, TextIO
 
 from rich.text import Text
@@ -29,15 +31,17 @@ from specdec_cli.apps.race.events import (
     race_dict,
 )
 from specdec_cli.core import gain
-from specdec_cli.core.events import Finish, RoundDone, Start
+from specdec_cli.core.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.core.format import SEPARATOR, count, percent, speed
 from specdec_cli.core.judged import TokenKind, TokenStream
+from specdec_cli.core.progress import Step
 from specdec_cli.measure.divergence import Divergence
 from specdec_cli.terminal.export import picture
 from specdec_cli.terminal.panel.answer import GUESSED, OWN, folds
 from specdec_cli.terminal.panel.box import boxed, edge, spread
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import legends, round_rows
+from specdec_cli.terminal.panel.status import READING, TICK_SECONDS, StatusLine, reading_step, status_row, ticking
 from specdec_cli.terminal.summary import flow, print_lines, verdict_style
 from specdec_cli.terminal.terminal import MUTED, TerminalFilter, can_draw, make_console, safe, terminal_size, visible
 from specdec_cli.terminal.writer import AnswerWriter
@@ -51,6 +55,7 @@ TALLEST, LONGEST = 12, 10_000
 # Rounds of the drafted lane, and the smallest frame that holds them.
 ROUNDS, WIDE_ENOUGH, HIGH_ENOUGH = 3, 56, 15
 PICTURE_COLUMNS: Final = 100
+WARMING: Final = "warming up"
 IN_TURNS: Final = "one machine, in turns: the lane that had used less compute time went next"
 OnEvent = Callable[[RaceEvent], None]
 COLOURS: Final[Mapping[LaneName, str]] = {PLAIN: "blue", DRAFTED: "green"}
@@ -68,8 +73,17 @@ def race_display(out: TextIO, err: TextIO, *, json: bool, quiet: bool, plain: bo
         finally:
             live.close()
     else:
-        state = RaceState()
-        yield lambda event: _write_lines(out, plain, state, event)
+        with ExitStack() as waiting:
+            line = waiting.enter_context(StatusLine(err, "racing", shown=not quiet, plain=plain))
+            line.say(Step(of=len(LANES)))
+            state = RaceState()
+
+            def show(event: RaceEvent) -> None:
+                if isinstance(event, RaceFinish):
+                    waiting.close()
+                _write_lines(out, plain, state, event)
+
+            yield show
 
 
 def _write_json(out: TextIO, event: RaceEvent) -> None:
@@ -107,10 +121,24 @@ class LiveRace:
         self._view = RaceView()
         self._drawn_at: float | None = None
         self._ended = False
+        self._drawing, self._ticks = RLock(), ExitStack()
+        self._ticks.enter_context(ticking(self._tick, self._drawing, TICK_SECONDS))
 
     def handle(self, event: RaceEvent) -> None:
         """Folds one event, and draws if a refresh is due."""
-        self._view.apply(event)
+        if isinstance(event, RaceFinish):
+            self._ticks.close()
+        with self._drawing:
+            self._show(event)
+
+    def _tick(self) -> None:
+        """How long a lane has waited goes on between its events."""
+        self._view.now = self._clock()
+        if self._drawn_at is not None:
+            self._region.draw("", self._rows())
+
+    def _show(self, event: RaceEvent) -> None:
+        self._view.apply(event, self._clock())
         if isinstance(event, RaceFinish):
             self._ended = True
             console = make_console(self._out, plain=False)
@@ -124,6 +152,7 @@ class LiveRace:
 
     def close(self) -> None:
         """Keeps what was drawn last, and shows the cursor again."""
+        self._ticks.close()
         if self._drawn_at is None or self._ended:
             return
         self._ended = True
@@ -160,7 +189,7 @@ def headline(state: RaceState) -> str:
     if finish is not None:
         return "interrupted" if finish.reason == "interrupted" else ratio(finish)
     if state.lanes[DRAFTED].prefill_seconds is None:
-        return "reading the prompt"
+        return READING if state.lanes[PLAIN].start else WARMING
     if found is None:
         return "off they go"
     if abs(found - 1) < NECK:
@@ -237,7 +266,7 @@ def lesson(events: Iterable[RaceEvent], step: str) -> list[tuple[str, str]]:
             f"{passes}. A pass reads all of its weights, however many tokens it checks. "
             f"Measured on this machine: {ratio(finish)}.",
         ),
-        ("This pair", "Two tiny models that only continue Python. The target was trained to lean to its draft."),
+        ("This pair", "Two tiny models that only continue Python. The target was trained to lean towards its draft."),
         ("A real pair", step),
     ]
 
@@ -257,23 +286,28 @@ def _settings(state: RaceState) -> list[str]:
 
 
 class RaceView:
-    """A race so far, and its lanes' texts: append-only, filtered as one stream each.
+    """A race so far, and its lanes' texts: append-only, filtered as one stream each. It is `now`; what is waited for
+    began at `since`.
 
     `lengths` says how many spans of its text a lane had after each round.
     """
 
     def __init__(self) -> None:
-        self.state = RaceState()
+        self.state, self.now, self.since = RaceState(), 0.0, 0.0
         self._filters = {name: TerminalFilter() for name in LANES}
         self._tokens = {name: TokenStream() for name in LANES}
         self._spans: dict[LaneName, list[tuple[str, str]]] = {name: [] for name in LANES}
         self._lengths: dict[LaneName, list[int]] = {name: [] for name in LANES}
 
-    def apply(self, event: RaceEvent) -> None:
+    def apply(self, event: RaceEvent, now: float = 0.0) -> None:
         """One more event."""
         self.state.apply(event)
+        self.now = now
         if not isinstance(event, LaneStep):
+            self.since = now
             return
+        if isinstance(event.event, Start | Prefill):
+            self.since = now
         name, race = event.lane, self.state.start
         filtered, begun = self._filters[name], self.state.lanes[name].start
         coloured = begun is not None and begun.k != 0
@@ -296,7 +330,7 @@ class RaceView:
         lane = self.state.lanes[name]
         rounds = lane.by(self.state.shown_seconds)[1]
         if not rounds:
-            return [_waiting(lane)]
+            return [Text(_waiting(lane, self.state, self.now - self.since, width), "dim")]
         spans = self._spans[name][: self._lengths[name][rounds - 1]]
         first, length = len(spans), 0
         while first and (length <= width * height or "\n" not in spans[first][0]):  # whole lines, and enough of them
@@ -384,13 +418,14 @@ def _filled(rows: list[Text], height: int) -> list[Text]:
     return rows + [Text()] * (height - len(rows))
 
 
-def _waiting(lane: LaneState) -> Text:
+def _waiting(lane: LaneState, state: RaceState, seconds: float, width: int) -> str:
+    """What a lane that has written nothing waits for, in at most `width` cells."""
     if lane.start is None:
-        return Text("warming up…", "dim")
-    prompt = count(lane.start.prompt_tokens, "token")
-    if lane.prefill_seconds is None:
-        return Text(f"reading {prompt}…", "dim")
-    return Text(f"read {prompt} in {lane.prefill_seconds:.2f} s", "dim")
+        return "waiting for its turn" if state.lanes[PLAIN].start else status_row(WARMING, Step(), seconds, width)
+    if lane.prefill_seconds is None or lane.reading:
+        step = reading_step(lane.start.prompt_tokens, lane.reading)
+        return status_row("draft reads" if step.part else "reading", replace(step, part=""), seconds, width)
+    return f"read {count(lane.start.prompt_tokens, 'token')} in {lane.prefill_seconds:.2f} s"
 
 
 def _titles(name: LaneName) -> list[Text]:

@@ -35,7 +35,8 @@ def print_split(out: TextIO, parts: Split, seed: int) -> None:
 def print_prediction(out: TextIO, found: Measured) -> None:
     """The figures before any training, and what a draft that is always right would change."""
     now, perfect, share = f"{found.speedup:.2f}× plain decoding", f"{found.perfect:.2f}×", found.acceptance
-    accepted = f"{percent(share.mean, digits=1)} ({100 * share.low:.1f}–{100 * share.high:.1f})"
+    low, high = max(share.low, 0.0), min(share.high, 1.0)  # few documents spread further than a share can
+    accepted = f"{percent(share.mean, digits=1)} ({100 * low:.1f}–{100 * high:.1f})"
     rows = {
         "accepted": f"{accepted} of judged draft tokens, rounds of K {found.k}",
         "per pass": f"{found.tokens_a_pass:.2f} tokens; {found.k + 1} if the draft were always right",

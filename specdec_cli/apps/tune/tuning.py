@@ -157,18 +157,26 @@ class Tuning:
         drafters = 2 + len(learner.others)
         word, self._ready = kept.decided("word", self._word_seconds), kept.decided("ready", lambda: kept.spent)
         self.plan = TimePlan.within(seconds, word, drafters, len(parts.judged), len(self._general))
-        self._piece = self.plan.piece  # the most that one took
+        self._piece, self._took = self.plan.piece, list[float]()  # the most that one took, and what each did
         # Half of the time for the target's own words: there may be few to say.
         self._later = 0.0 if predict_only else seconds * (1 - SHARE_OF_WORDS / 2) + self.plan.after
 
     def _word_seconds(self) -> float:
-        """A drafted word's, with its part of the plain ones. All are said twice, since the first time may compile."""
-        session, words = self._first.session(self._first.slot(), self._kept.clock), SAID // 4
+        """A drafted word's of a whole piece, with its part of the plain ones and of reading.
+
+        From answers of two lengths, since reading, which is most of a short one, is done once. Of the time of such an
+        answer half at least is its words'. The first one may compile.
+        """
+        session, few, more = self._first.session(self._first.slot(), self._kept.clock), SAID // 16, SAID // 4
         (piece,) = pieces_of(self.parts.judged[:1], 1, self.learner.seed).values()
-        for _ in range(2):
+        taken = list[float]()
+        for words in (more, few, more):
             began = self._kept.clock()
             plain = sum(measure(session, piece, words, self.learner.k).plain)
-        return max(self._kept.clock() - began - plain * (1 - 1 / figures.EVERY), 0.0) / words
+            taken.append(max(self._kept.clock() - began - plain * (1 - 1 / figures.EVERY), 0.0))
+        _, short, long = taken
+        word = max((long - short) / (more - few), long / more / 2)
+        return (long + (SAID - more) * word) / SAID
 
     @property
     def left(self) -> float:
@@ -204,6 +212,7 @@ class Tuning:
     def learn(self, report: Report) -> Trained:
         """Raises: OSError, Refused, NotAvailable."""
         learner, after = self.learner, self.plan.after
+        likely = after * self._usual / self.plan.piece
 
         def trained() -> Trained:
             with Interrupt() as interrupt:
@@ -213,7 +222,7 @@ class Tuning:
                     self._kept,
                     self._seconds,
                     learner.seed,
-                    lambda now: report(replace(now, seconds=now.seconds + after)),
+                    lambda now: report(replace(now, seconds=now.seconds + likely)),
                     lambda: "it was interrupted" if interrupt.requested() else TIME_OVER * self._late(after),
                     pieces=self._pieces,
                     piece_bytes=learner.piece_bytes,
@@ -236,8 +245,11 @@ class Tuning:
                 also = self._rounds(kind.name, learner.pair, judged, f"judging {kind.about}", report, drafter=kind)
                 beside[kind.about] = measured(also, k, kind)
         with suppress(UsageError):  # the target may say nothing after any of them
-            parts = ("general", self._first), (f"general-{best}", after)
-            general = [self._rounds(name, pair, prompts, "judging on bench's prompts", report) for name, pair in parts]
+            parts = ("general", self._first, "before"), (f"general-{best}", after, "after")
+            general = [
+                self._rounds(name, pair, prompts, f"judging on bench's prompts, {when}", report)
+                for name, pair, when in parts
+            ]
             both = [measured(one, k) for one in general]
         before, tuned = measured({name: self._before[name] for name in found}, k), measured(found, k)
         return Judged(before, tuned, judge(before, tuned, learner.same_cost, learner.new), both, beside)
@@ -266,17 +278,24 @@ class Tuning:
         """Of each document, or of `fewest` until time is short; seconds are needed `later`, and of them `reserved`."""
         session, many, found = pair.session(pair.slot(), self._kept.clock), len(pieces), Found()
         for at, (name, some) in enumerate(pieces.items()):
-            if not self._kept.get(f"{kept_as}-{at}"):
+            if is_new := not self._kept.get(f"{kept_as}-{at}"):
                 if at >= fewest and self._late(self._piece * len(some) + reserved):
                     break
-                report(TuningProgress(doing, (many - at) * self._piece * len(some) + later, at + 1, many))
+                report(TuningProgress(doing, (many - at) * self._usual * len(some) + later, at + 1, many))
             timed = at % figures.EVERY == 0 and at < figures.EVERY * figures.TIMED
             timed |= not any(one.drafted for one in found.values())  # where it ended at once
             make = partial(measure, session, some, self.plan.words, self.learner.k, drafter, timed)
             began = self._kept.clock()
             found[name] = DocumentRounds.of(self._kept.made(f"{kept_as}-{at}", make))
-            self._piece = max(self._piece, (self._kept.clock() - began) / max(len(some), 1))
+            took = (self._kept.clock() - began) / max(len(some), 1)
+            self._piece = max(self._piece, took)
+            self._took += [took] * is_new
         return found
+
+    @property
+    def _usual(self) -> float:
+        """Seconds of a piece, as they were so far."""
+        return fmean(self._took) if self._took else self.plan.piece
 
     def _late(self, needed: float) -> bool:
         """Whether there is no time for what takes so many seconds."""

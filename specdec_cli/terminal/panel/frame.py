@@ -11,6 +11,7 @@ from rich.text import Text
 from specdec_cli.core.format import SEPARATOR, count, duration, percent, speed
 from specdec_cli.core.gain import unknown_words
 from specdec_cli.core.kinds import kind_of
+from specdec_cli.core.progress import Step
 from specdec_cli.terminal.panel.box import boxed, edge, shortened, spread
 from specdec_cli.terminal.panel.rounds import legends, round_rows
 from specdec_cli.terminal.panel.state import KEPT_ROUNDS, PanelState
@@ -82,7 +83,7 @@ def _waiting(state: PanelState, width: int) -> Text:
         return Text("nothing was generated" if state.ended else "…", "dim")
     step, spent = reading_step(state.start.prompt_tokens, state.reading), state.now - state.began
     if state.prefill is not None and not step.part:
-        return Text("read the prompt, first token…", "dim")
+        return Text(status_row("read the prompt, first token", Step(), spent, width), "dim")
     if step.done and not step.part and (took := state.read_at - state.began) >= 1:
         left = max(took * step.of / step.done - spent, 0)
         step = replace(step, note=f"about {duration(round(left))} left")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import shutil
 import sys
 from dataclasses import replace
@@ -21,6 +22,7 @@ from specdec_cli.pairs import catalog
 from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.system.machine import physical_bytes
+from specdec_cli.terminal.panel import status
 
 LINE = "demo pair: it completes Python and knows nothing else; a real one: specdec pull\n"
 
@@ -122,12 +124,23 @@ def test_check_of_a_target_alone_says_one_thing_of_who_drafts(specdec, tiny_pair
     assert "the text itself drafts (--drafter ngram)" in out and "--drafter none" not in out + err
 
 
+def test_a_check_and_a_list_of_pairs_that_take_long_say_so(specdec, tiny_pair, monkeypatch):
+    """Files of the Hub are read meanwhile, and up to eight tokenizers for each target: seconds without a word."""
+    monkeypatch.setattr(status, "PATIENCE_SECONDS", 0.0)
+    first, ended = specdec("check", tiny_pair[0])[2].splitlines()[:2]
+    assert (first, ended) == (f"checking {tiny_pair[0]}…", f"checking {tiny_pair[0]}: done in 0 s")
+    assert specdec("pairs")[2].splitlines() == ["checking what is here…", "checking what is here: done in 0 s"]
+
+
 @pytest.mark.parametrize("columns", ["60", "80"])
-def test_no_figure_of_a_verdict_is_cut(specdec, tiny_pair, monkeypatch, columns):
-    """At 60 columns the memory was "5.…" and "72.1 MB of 23.…"."""
+def test_no_figure_of_a_verdict_is_cut_and_its_command_is_one_line(specdec, tiny_pair, monkeypatch, columns):
+    """At 60 columns the memory was "5.…" and "72.1 MB of 23.…"; the command had three, and no copy of it ran."""
     monkeypatch.setenv("COLUMNS", columns)
-    code, out, _ = specdec("check", "--target", tiny_pair[0], "--draft", tiny_pair[1])
-    assert code == 0 and "…" not in out and max(map(len, out.splitlines())) <= int(columns)
+    named = "--target", str(tiny_pair[0]), "--draft", str(tiny_pair[1])
+    code, out, _ = specdec("check", *named)
+    *rows, command = out.splitlines()
+    assert code == 0 and "…" not in out and max(map(len, rows)) <= int(columns)
+    assert shlex.split(command) == ["runs", "specdec", "run", *named, "your prompt"]
 
 
 def test_the_verdict_on_a_refused_pair_comes_first(specdec, tmp_path, tiny_pair):
@@ -188,10 +201,11 @@ def test_a_question_breaks_between_words(monkeypatch, capsys):
     assert [row.split()[-1] for row in rows] == ["draft)", "[y/N]"] and max(map(len, rows)) <= 40
 
 
-def test_the_end_of_the_input_is_no_answer(monkeypatch):
+def test_the_end_of_the_input_is_no_answer(monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", Keyboard(""))
     with pytest.raises(KeyboardInterrupt):
         ask("Replace it?", False)
+    assert capsys.readouterr().err.endswith("[y/N] \n")  # the shell's prompt stood behind the question
 
 
 SAID = "no models were chosen yet, and the demo pair only continues Python"
@@ -228,6 +242,7 @@ def asked(world, *arguments):
 def test_a_person_may_get_the_recommended_pair_and_goes_on_with_it(home):
     screen = asked(home, "run", "-n", "4", "hi")
     assert "Recommended for this machine: tiny" in screen.text() and BIG in screen.text()
+    assert "; free on disk: " in screen.text()  # Enter alone downloads
     screen.type("\n")
     code, text = screen.end()
     assert code == 0 and "tiny is here and is now the default pair" in text

@@ -9,6 +9,7 @@ from importlib.resources import files
 
 import pytest
 from rich.cells import cell_len
+from rich.console import Console
 from rich.style import Style
 
 from fakes.bench import sample_result
@@ -94,6 +95,18 @@ def test_every_word_of_an_answer_can_be_read_on_white_and_on_black(styles, backg
     assert all(style.color.number >= 16 and not style.dim for style in found.values())
     ratios = {key: contrast(style.color.get_truecolor().hex, background) for key, style in found.items()}
     assert {key: ratio for key, ratio in ratios.items() if ratio < LEAST_CONTRAST} == {}
+
+
+@pytest.mark.parametrize("screen", ["a bench that says don't", "an audit with a near-tie"])
+def test_no_yellow_is_bold_which_many_terminals_draw_in_a_bright_one_that_white_swallows(monkeypatch, screen):
+    out, slow = io.StringIO(), sample_result("M1 Pro", budget_seconds=120.0)
+    console = Console(file=out, force_terminal=True, color_system="standard", width=80)
+    monkeypatch.setattr("specdec_cli.apps.audit.screen.make_console", lambda *_, **__: console)
+    if screen.startswith("an audit"):
+        audit(("near", Divergence(2, Token(1, "a"), Token(2, "b"), 0.25, 0.5), 4))(out)
+    else:
+        print_bench(console, slow, reports(slow))
+    assert "\x1b[33m" in out.getvalue() and "\x1b[1;33m" not in out.getvalue()
 
 
 def test_a_picture_is_black_and_every_fate_has_a_style():

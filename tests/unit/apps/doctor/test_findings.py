@@ -12,6 +12,7 @@ import pytest
 
 from specdec_cli.apps.doctor import findings as doctor
 from specdec_cli.apps.doctor.findings import kept_here, places
+from specdec_cli.core import jsonfile
 from specdec_cli.engine import selftest
 from specdec_cli.engine.cache.window import WindowKVCache
 from specdec_cli.engine.selftest import Outcome
@@ -169,6 +170,8 @@ def test_what_is_there_has_its_size_and_the_command_that_removes_it(home, specde
     assert {"chats", "typed lines", "tuned", "stopped trainings", "completion"} <= found.keys()
     assert found["tuned"] == ("1 kB", f"specdec rm NAME (in ~/{shlex.quote(str(tuned))})")
     assert found["stopped trainings"][1] == f"rm -r ~/{shlex.quote(str(tuned / '.training-1'))}"
+    with jsonfile.locked(data / "tuned" / ".training-1"):  # a training that runs must not lose its files
+        assert "stopped trainings" not in {name for name, *_ in kept_here()}
     removed = [shlex.split(command)[-1] for _, command in found.values() if command.startswith("rm ")]
     assert all(Path(path).expanduser().exists() for path in removed)
     shown = specdec("doctor")[1]

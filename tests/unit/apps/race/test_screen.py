@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.racing import lane_steps, scripted
-from specdec_cli.apps.race.events import DRAFTED, PLAIN, RaceStart, RaceState
-from specdec_cli.apps.race.screen import GUESSED, OWN, LiveRace, RaceView, frame_rows, headline
+from fakes.racing import RAW, lane_steps, scripted
+from fakes.ui_script import START
+from specdec_cli.apps.race.events import DRAFTED, PLAIN, LaneStep, RaceStart, RaceState
+from specdec_cli.apps.race.screen import GUESSED, OWN, LiveRace, RaceView, frame_rows, headline, race_display
+from specdec_cli.core.events import Prefill, Reading
+from specdec_cli.terminal.panel import status
 
 EVENTS = scripted(("def", "日本 ", " x\n", "    return"))
 
@@ -51,6 +57,38 @@ def test_the_last_rows_are_kept_and_folded_at_words_and_wide_characters_fit():
     assert len(wide) == 5 and all(row.cell_len <= 10 for row in wide)
 
 
+def test_a_lane_that_waits_says_for_what_how_far_it_is_and_since_when():
+    view, begun = RaceView(), replace(START, prompt_tokens=4000)
+    plain = [begun, Reading("target", 1024, 4000), Prefill(4000, 0, 52.1)]
+    drafted = [*plain, Reading("draft", 512, 4000)]
+    events = [RAW, *(LaneStep(name, one, 0.0) for name, some in ((PLAIN, plain), (DRAFTED, drafted)) for one in some)]
+    said = []
+    for seconds, event in enumerate(events):
+        view.apply(event, 10.0 * seconds)
+        view.now += 5.0
+        said.append(tuple(view.text_rows(name, 39, 1)[0].plain for name in (PLAIN, DRAFTED)))
+    reading, read = "reading, 1 024 of 4 000 tokens · 15 s", "read 4 000 tokens in 52.10 s"
+    assert said == [
+        ("warming up · 5 s", "warming up · 5 s"),
+        ("reading, 4 000 tokens · 5 s", "waiting for its turn"),
+        (reading, "waiting for its turn"),
+        (read, "waiting for its turn"),
+        (read, "reading, 4 000 tokens · 5 s"),
+        (read, reading),
+        (read, read),
+        (read, "draft reads, 512 of 4 000 tokens · 15 s"),
+    ]
+
+
+def test_a_long_race_into_a_pipe_has_a_line_at_its_start_and_one_at_its_end(monkeypatch):
+    monkeypatch.setattr(status, "PATIENCE_SECONDS", 0.0)
+    out, err = io.StringIO(), io.StringIO()
+    with race_display(out, err, json=False, quiet=False, plain=False) as show:
+        for event in EVENTS:
+            show(event)
+    assert err.getvalue() == "racing…\nracing: done in 0 s\n"
+
+
 def play(display, events):
     for event in events:
         display.handle(event)
@@ -69,6 +107,8 @@ def test_foreign_text_never_reaches_the_terminal_as_codes(terminal):
 
 def test_the_headline_names_who_is_ahead(monkeypatch):
     state = RaceState()
+    assert headline(state) == "warming up"
+    state.lanes[PLAIN].start = START
     assert headline(state) == "reading the prompt"
     state.lanes[DRAFTED].prefill_seconds = 0.1
     leads = {1.62: "drafted 1.62× ahead", 0.5: "plain 2.00× ahead", 1.01: "neck and neck", None: "off they go"}

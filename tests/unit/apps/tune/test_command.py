@@ -83,6 +83,14 @@ def test_a_prediction_is_a_table_and_nothing_is_written(specdec, text, models):
     assert max(map(len, out.splitlines())) <= 80
 
 
+def test_no_end_of_a_share_is_further_than_a_share_can_be():
+    """Of new heads, on five documents: 4.3 % (-7.6–16.2)."""
+    few = {str(at): Stats(4, 4, 8, accepted, rejected_n=4 - accepted) for at, accepted in enumerate((0, 0, 1))}
+    out = io.StringIO()
+    screen.print_prediction(out, Measured(2, few, 0, 1.0, 0.1, 1.0))
+    assert "(0.0–" in out.getvalue()
+
+
 @pytest.mark.slow
 def test_nothing_to_gain_is_a_normal_end(specdec, text, models, monkeypatch):
     monkeypatch.setattr(Measured, "nothing_to_gain", "it is always right")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from specdec_cli.apps.tune import training
+from specdec_cli.apps.tune import training, tuning
 from specdec_cli.apps.tune.documents import SAID
-from specdec_cli.apps.tune.figures import FEWEST, MEASURING, PIECES, Measured, TimePlan, judge
+from specdec_cli.apps.tune.figures import FEWEST, MEASURING, PIECES, DocumentRounds, Measured, TimePlan, judge
 from specdec_cli.apps.tune.kept import Kept, workplace
 from specdec_cli.apps.tune.trainee import trainee
 from specdec_cli.apps.tune.tuning import Tuning, identity
@@ -59,7 +59,8 @@ def test_a_tuning_that_is_killed_in_any_phase_goes_on_where_it_was_to_the_same_v
     seen = list[tuple[str, int]]()
     undisturbed = tune(tmp_path / "whole", lambda now: seen.append((now.doing, now.number)))
     phases = dict.fromkeys(doing for doing, _ in seen)
-    assert [*phases] == ["measuring", "listening", "learning", "judging", "judging on bench's prompts"]
+    on_prompts = [f"judging on bench's prompts, {when}" for when in ("before", "after")]
+    assert [*phases] == ["measuring", "listening", "learning", "judging", *on_prompts]
     for phase in phases:
         numbers = [number for doing, number in seen if doing == phase]
         for kill in dict.fromkeys((numbers[0], numbers[len(numbers) // 2], numbers[-1])):
@@ -80,6 +81,27 @@ def test_a_tuning_that_is_killed_in_any_phase_goes_on_where_it_was_to_the_same_v
             assert a == b, phase
         # The state of the last step was kept before it was said.
         assert last[0] == ((phase, numbers[-1]) if phase != "learning" else ("judging", 1))
+
+
+def test_the_time_that_is_said_counts_reading_once_and_follows_what_each_document_took(
+    spec, pair, parts, monkeypatch, tmp_path
+):
+    """It was 4.4 times what came: reading was counted with each of 16 words, and the longest piece for every other."""
+    clock, reading, word, said = Clock(), 0.5, 0.05, list[float]()
+    clock.tick = 0.0
+
+    def measure(session, pieces, words, *_):
+        clock.now += reading + words * word
+        return DocumentRounds(Stats(rounds=1, emitted_tokens=1), 0, [0.0], [1.0], [1.0])
+
+    monkeypatch.setattr(tuning, "measure", measure)
+    tuned = Tuning(trainee("draft", spec, pair, 3, 0), parts, 600.0, Kept(tmp_path, clock=clock), 8, predict_only=True)
+    assert tuned.plan.piece == pytest.approx(reading + SAID * word)
+    word /= 10
+    tuned.measure(lambda now: said.append(now.seconds / (now.of - now.number + 1)))
+    pieces = tuned.plan.pieces
+    first, others = pieces * (reading + SAID * word * 10), reading + SAID * word
+    assert said == [pytest.approx(first), *[pytest.approx(others)] * (len(said) - 1)] and len(said) > 2
 
 
 @pytest.mark.parametrize("word", [0.0, 0.001, 0.02, 0.05, 0.3])

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fakes.ui_script import GAIN, ROUNDS, START, WHY, drafted, finish, folded, measured, undrafted
+from fakes.ui_script import GAIN, PREFILL, ROUNDS, START, WHY, drafted, finish, folded, measured, undrafted
 from specdec_cli.core.events import Finish, Reading
 from specdec_cli.core.gain import Gain
 from specdec_cli.core.kinds import FORCED
@@ -157,3 +157,9 @@ def test_only_the_rounds_that_are_drawn_are_kept_and_they_are_the_newest_at_any_
     state = folded(tuple(drafted(index, ["a"], 1, "b") for index in range(100)))
     assert [done.round.index for done in state.recent] == list(range(100 - KEPT_ROUNDS, 100))
     assert state.stats.rounds == 100
+
+
+def test_the_wait_for_the_first_token_says_how_long_it_is():
+    """A pass of a large target, or of several machines, takes seconds in which nothing moved."""
+    state = replace(PanelState(name="demo").apply(START, 0.0).apply(PREFILL, 9.0), now=12.0)
+    assert "read the prompt, first token · 12 s" in render(state, 80, 24).plain
