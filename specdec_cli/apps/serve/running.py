@@ -27,9 +27,9 @@ from specdec_cli.session.session import LoadedPair
 
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
-# Tokens out of each of two ways after which it is known for so many jobs which takes less time a token; passes after
-# which that is asked again, twice as many while the answer stays the same, and so many at most.
-COMPARED_TOKENS, RENEWED_PASSES, MOST_PASSES = 24, 128, 1024
+# Tokens out of each of two ways after which it is known for so many jobs which takes less time a token; fewer are tried
+# in turns, which seldom win. Passes after which that is asked again, twice as many while the same wins, and at most.
+COMPARED_TOKENS, TURN_TOKENS, RENEWED_PASSES, MOST_PASSES = 24, 12, 128, 1024
 # Prompts that are read in one pass, and by how much the longest may exceed twice the shortest one.
 MOST_PROMPTS, MOST_PADDED = 8, 16
 
@@ -143,7 +143,9 @@ class Proof:
 class Comparison:
     """Two ways for as many jobs, measured: costs of a job alone foretell those of several badly. One is tried first."""
 
-    def __init__(self) -> None:
+    def __init__(self, other_tokens: int = COMPARED_TOKENS) -> None:
+        """`other_tokens` tell what the other way takes."""
+        self._other_tokens = other_tokens
         self._passes, self._seconds, self._tokens = 0, [0.0, 0.0], [0, 0]
         self._renewed_passes = RENEWED_PASSES
         self._won_before: bool | None = None
@@ -167,7 +169,7 @@ class Comparison:
     @property
     def won(self) -> bool:
         """Whether the way that is tried first is known to take less time a token."""
-        known = min(self._tokens) >= COMPARED_TOKENS
+        known = self._tokens[True] >= COMPARED_TOKENS and self._tokens[False] >= self._other_tokens
         return known and self._seconds[True] * self._tokens[False] <= self._seconds[False] * self._tokens[True]
 
 
@@ -178,7 +180,8 @@ class Sharing:
         """`parallel`: so many jobs run at once. `proof`: what was found when the pair was here before."""
         self._pair = pair
         # By the number of jobs: shared passes against turns, and drafts in shared passes against none.
-        self._sharing, self._drafts = defaultdict[int, Comparison](Comparison), defaultdict[int, Comparison](Comparison)
+        self._sharing = defaultdict[int, Comparison](lambda: Comparison(TURN_TOKENS))
+        self._drafts = defaultdict[int, Comparison](Comparison)
         # The jobs of the last shared pass, and how many take turns that could share.
         self._shared, self._in_turns = frozenset[int](), 0
         self._batch: Batch | None = None

@@ -182,9 +182,9 @@ def test_what_takes_less_time_a_token_is_kept_a_pass_for_all_or_a_turn_of_each(t
     for one in asked:
         one.emitted = emitted
     ways = [go_on(sharing, asked, seconds) for _ in range(6 * running.MOST_PASSES)]
-    tried = running.COMPARED_TOKENS // (3 * emitted)
-    assert ways[: tried + 1] == [True] * (tried + 1) and ways[tried + 1 : 2 * tried + 1] == [False] * tried
-    assert ways[2 * tried + 1 : 2 * tried + 20] == [pays] * (19)
+    shared, turns = 1 + running.COMPARED_TOKENS // (3 * emitted), running.TURN_TOKENS // (3 * emitted)
+    assert ways[: shared + turns] == [True] * shared + [False] * turns
+    assert ways[shared + turns : shared + turns + 20] == [pays] * 20
     begun = [at for at in range(1, len(ways)) if ways[at] != pays and ways[at - 1] == pays]
     apart = [later - earlier for earlier, later in pairwise(begun)]
     assert all(later > earlier - 3 for earlier, later in pairwise(apart)) and apart[1] > 1.5 * apart[0]
@@ -218,7 +218,7 @@ def test_drafts_that_are_tried_and_lose_are_no_reason_to_take_turns(three):
     while sharing._batch.takes_drafts:
         assert go_on(sharing, asked, 30.0, drafts=True)
     ways = [go_on(sharing, asked, 2.9) for _ in range(100)]
-    assert ways.count(False) == running.COMPARED_TOKENS // 3 and ways[-1]
+    assert ways.count(False) == running.TURN_TOKENS // 3 and ways[-1]
 
 
 def test_while_drafts_lose_they_are_tried_half_as_often(three):
