@@ -128,21 +128,24 @@ def prompt(number, length):
 
 
 class Replies:
-    """Replies over one tiny network; those of a draft reject now and then."""
+    """Replies over one tiny network; those of a draft reject now and then.
 
-    def __init__(self, name, rule=greedy, drafts=True):
+    A `row` more costs so many plain steps: by default so few that drafts pay in any company.
+    """
+
+    def __init__(self, name, rule=greedy, drafts=True, row=0.01):
         self.architecture = architectures()[name]
         self.network = Network(tiny_network(self.architecture, 1), name)
         self.draft = Network(tiny_network(self.architecture, 1, self.architecture.noise), "draft")
-        self._rule, self._drafts, self.drafted = rule, drafts, 0
+        self._rule, self._drafts, self._row, self.drafted = rule, drafts, row, 0
         self.batch = Batch(self.network, prove(self.network).takes_drafts, self.draft)
 
     def reply(self, number, cancelled_after=float("inf")):
         target = CachedModel(self.network)
         size, window = target.vocab_size, (self.architecture.window or 0) if number == PAST_WINDOW else 0
         drafter = ModelDrafter(CachedModel(self.draft), size, self._rule(size))
-        cheap = History(Costs({2: 1.3}, {1: 0.01}), max_k=3)  # drafts pay if several draft: all begin together
-        drafters = Drafters(drafter, 2 + number % 2, history=cheap) if self._drafts else Drafters()
+        costs = History(Costs({2: 1 + self._row}, {1: 0.01}), max_k=3)
+        drafters = Drafters(drafter, 2 + number % 2, history=costs) if self._drafts else Drafters()
         context = prompt(number, LENGTHS[number])
         return Reply(target, drafters, self._rule(size), context, TOKENS[number] + window, cancelled_after)
 
@@ -177,6 +180,12 @@ def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(na
     assert not replies.differ(range(orders))
     assert replies.drafted > 8 * orders or not replies.batch.takes_drafts
     assert replies.batch.takes_drafts == (replies.batch.rows.takes_back and replies.network.positions is None)
+
+
+def test_replies_begin_to_draft_together_where_one_alone_would_not():
+    """It would pay for the rows of all."""
+    replies = Replies("qwen3", row=0.3)
+    assert not replies.differ(range(2)) and replies.drafted > 16
 
 
 @pytest.mark.parametrize("name", [EACH[0], pytest.param("gemma3_text", marks=pytest.mark.slow)])
