@@ -70,7 +70,7 @@ def test_from_the_bench_to_the_run_with_every_file_in_between(home):
     assert not result.partial and result.seconds < 60
     assert report.recommendation.answer in ("use", "don't")
     k = report.recommendation.chosen
-    assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} 'your prompt'"
+    assert lines[-1] == f"specdec run -p tiny{' --drafter model' * bool(k)} -k {k} --raw 'your prompt'"
     assert f"tiny now starts at K {k}" in err
     assert (home / "bench.html").stat().st_size > 1000
     text = (home / "models.toml").read_text()
