@@ -28,7 +28,7 @@ from specdec_cli.session.session import LoadedPair
 # While other jobs run, a chunk of a prompt takes about so long, and at first has so many tokens.
 SHARED_CHUNK_SECONDS, FIRST_CHUNK_TOKENS, LEAST_CHUNK_TOKENS = 0.5, 256, 64
 # Tokens out of each of two ways after which it is known for so many jobs which takes less time a token; fewer are tried
-# in turns, which seldom win. Passes after which that is asked again, twice as many while the same wins, and at most.
+# in turns, which seldom win. That is asked again after 128 passes, and half as often while the same wins, up to 1,024.
 COMPARED_TOKENS, TURN_TOKENS, RENEWED_PASSES, MOST_PASSES = 24, 12, 128, 1024
 # Prompts that are read in one pass, and by how much the longest may exceed twice the shortest one.
 MOST_PROMPTS, MOST_PADDED = 8, 16
@@ -211,7 +211,8 @@ class Sharing:
         # Who still reads may be done with it in its next turn, and then goes on with the others at once.
         sharing = self._fitting(able, room_bytes) if decoding else []
         count = sum(job in decoding for job in sharing)
-        together = len(sharing) > 1 and self._sharing[count].takes_first
+        # One who decodes and one who reads share none yet: of so many no passes are compared.
+        together = len(sharing) > 1 and (count < 2 or self._sharing[count].takes_first)
         self._in_turns = 0 if together else count
         if not together:
             sharing, self._shared = [], frozenset()

@@ -162,6 +162,15 @@ def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(pair, three
             assert [job.member.shares for job in asked[:few]] == [at < sharers for at in range(few)]
 
 
+def test_who_still_reads_is_to_share_with_one_that_decodes_whatever_it_had_alone(three):
+    sharing, (decodes, reads, _) = three
+    for _ in range(2 * running.COMPARED_TOKENS):  # the last one of those who shared
+        sharing.observe([decodes], 1.0)
+    reads.stage = running.Stage.READS
+    sharing.choose([decodes, reads], 1 << 60)
+    assert reads.member.shares and not decodes.member.shares
+
+
 def go_on(sharing, asked, pass_seconds, drafts=False):
     """A pass of all or a turn of each, whichever it is time for; whether it was shared."""
     sharing.choose(asked, 1 << 60)
