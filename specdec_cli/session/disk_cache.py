@@ -111,7 +111,7 @@ class DiskCache:
         fits = nbytes <= self.most_bytes
         if not (fits or self._told_size):
             self._told_size, most = True, size(self.most_bytes)
-            self._tell(f"{size(nbytes)} of what was read are not kept on disk, which may have {most} (--cache-disk)")
+            self._tell(f"a conversation of {size(nbytes)} is not kept on disk, where all together may take {most}")
         return fits
 
     def _fail(self, problem: str) -> None:

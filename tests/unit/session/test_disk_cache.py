@@ -146,7 +146,7 @@ def test_the_least_recently_used_goes_first_and_what_is_too_large_is_not_kept(we
     cache = DiskCache(tmp_path / "small", 1000, (told := []).append)
     assert not any(cache.write("print", read_slot(weights)) for _ in range(2))
     assert not (tmp_path / "small").exists()
-    assert len(told) == 1 and told[0].endswith(" are not kept on disk, which may have 1 kB (--cache-disk)")
+    assert len(told) == 1 and told[0].endswith(" is not kept on disk, where all together may take 1 kB")
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(weights, tmp_path):
