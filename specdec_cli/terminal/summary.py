@@ -168,7 +168,7 @@ def costs(start: Start, stats: Mapping[str, Any]) -> list[Words]:
 def fitted(parts: Sequence[Words], kept: Sequence[Words], width: int | None) -> Text:
     """One line of (words, style): the last of `parts` are left out where `width` is too small, never those `kept`."""
     for number in range(len(parts), -1, -1):
-        line = Text(SEPARATOR, "dim").join(Text(*part) for part in [*parts[:number], *kept])
+        line = Text().join(flow([*parts[:number], *kept], None))
         if width is None or line.cell_len <= width or (number == 1 and not kept):
             break
     return line

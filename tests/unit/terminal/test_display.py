@@ -228,6 +228,14 @@ def lines(**changes: object) -> list[str]:
     return [line.plain for line in summary(replace(START, **changes), ended, **options)]
 
 
+def test_a_summary_dims_neither_its_gain_nor_why_it_ended() -> None:
+    """The bug: the separators' style was the whole line's, and dim yellow is unreadable on white."""
+    (line,) = summary(START, finish("length", 0.012))
+    told = [line.plain.index(word) for word in ("stopped", "faster", "tokens in")]
+    console = make_console(io.StringIO(), plain=False)
+    assert [line.get_style_at_offset(console, at).dim for at in told] == [None, None, True]
+
+
 @pytest.mark.parametrize(
     "error", [DoesNotFit("14 GB\x1b[2J\nof 8", "ask\x9b5m less"), Failure("14 GB\nof 8", "ask less", 5)]
 )
