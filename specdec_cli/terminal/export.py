@@ -30,7 +30,7 @@ _SVG: Final = """\
 </style>
 <defs>{lines}</defs>
 {chrome}
-<g transform="translate({terminal_x}, {terminal_y})">{backgrounds}<g class="{unique_id}-matrix">
+<g transform="translate({terminal_x}, {terminal_y})">{backgrounds}<g class="{unique_id}-matrix" xml:space="preserve">
 {matrix}
 </g></g>
 </svg>

@@ -157,6 +157,13 @@ def test_no_run_leaves_its_row_or_covers_another(piece):
         assert all(float(run.attrib["x"]) >= end - 0.2 for run, end in zip(row[1:], ends, strict=False))
 
 
+def test_a_picture_keeps_its_spaces_where_a_viewer_trims_them():
+    """The bug: librsvg trims no-break spaces, too, so words and columns stuck together."""
+    named = {"xml": "http://www.w3.org/XML/1998/namespace"}
+    written = ElementTree.fromstring(hostile()).find(".//*[@xml:space='preserve']", named)
+    assert written is not None and "".join(written.itertext()).strip()
+
+
 def text_of(written):
     return "\n".join("".join(run.text for run in row) for row in lines_of(written)).replace("\xa0", " ")
 
