@@ -129,7 +129,7 @@ class Choice(NamedTuple):
 
     @property
     def summary(self) -> str:
-        return f"{self.tokens:.1f} tokens a round, in the time of {self.steps:.1f} plain ones"
+        return f"expected: {self.tokens:.1f} tokens in the time of {self.steps:.1f} plain ones"
 
 
 def coming_tokens(left: float, emitted: int) -> float:
