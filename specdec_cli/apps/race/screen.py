@@ -39,6 +39,7 @@ from specdec_cli.measure.divergence import Divergence
 from specdec_cli.terminal.export import picture
 from specdec_cli.terminal.panel.answer import GUESSED, OWN, folds
 from specdec_cli.terminal.panel.box import boxed, edge, spread
+from specdec_cli.terminal.panel.frame import who_drafts
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import legends, round_rows
 from specdec_cli.terminal.panel.status import READING, TICK_SECONDS, StatusLine, reading_step, status_row, ticking
@@ -278,8 +279,7 @@ def _settings(state: RaceState) -> list[str]:
     if start is None:
         return [name]
     sampled = [start.rule, f"temperature {start.temperature:g}", f"seed {start.seed}"] if start.temperature else []
-    drafter = [] if start.drafter == "model" else [start.drafter]
-    return [name, *drafter, f"K {start.k}", *sampled]
+    return [name, *who_drafts(start), f"K {start.k}", *sampled]
 
 
 # The frame

@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
+from specdec_cli.core.events import Start
 from specdec_cli.core.format import SEPARATOR, count, duration, percent, speed
 from specdec_cli.core.gain import unknown_words
 from specdec_cli.core.kinds import kind_of
@@ -108,9 +109,13 @@ def _settings(state: PanelState) -> list[str]:
     shared = machines(start)[:1]
     if not state.drafts:
         return [*shared, "plain decoding"]
+    return [*shared, *filter(None, [start.constraint]), *who_drafts(start), f"K {start.k}"]
+
+
+def who_drafts(start: Start) -> list[str]:
+    """The kind that drafts, unless it is the draft model, or several do."""
     kind = kind_of(start.drafter)
-    named = kind.drafts and not (kind.draft_alone or kind.mixed)
-    return [*shared, *filter(None, [start.constraint, start.drafter if named else None]), f"K {start.k}"]
+    return [start.drafter] if kind.drafts and not (kind.draft_alone or kind.mixed) else []
 
 
 def _progress(state: PanelState) -> tuple[str, str]:

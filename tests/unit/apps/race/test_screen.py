@@ -115,3 +115,9 @@ def test_the_headline_names_who_is_ahead(monkeypatch):
     for found, words in leads.items():
         monkeypatch.setattr(RaceState, "lead", found)
         assert headline(state) == words
+
+
+@pytest.mark.parametrize(("drafter", "named"), [("mtp", "mtp · K auto"), ("auto", "demo · K auto")])
+def test_a_race_names_who_drafts_as_the_panel_does(drafter, named):
+    start = replace(START, drafter=drafter, k="auto", temperature=0)
+    assert named in frame_rows(shown([RAW, LaneStep(DRAFTED, start, 0.0)]), 80, 24)[0].plain
