@@ -191,6 +191,11 @@ class LaneState:
                 self.finish, self.done = step.event, True
 
     @property
+    def whole(self) -> bool:
+        """Whether it was done, not interrupted."""
+        return self.done and not (self.finish and self.finish.reason == "interrupted")
+
+    @property
     def seconds(self) -> float:
         return self.marks[-1][0] if self.marks else 0.0
 
@@ -246,5 +251,5 @@ class RaceState:
     def first(self) -> LaneName | None:
         """The lane that ended with less compute time; None while both run."""
         shown = self.shown_seconds
-        done = [name for name, lane in self.lanes.items() if lane.done and lane.seconds <= shown]
+        done = [name for name, lane in self.lanes.items() if lane.whole and lane.seconds <= shown]
         return min(done, key=lambda name: self.lanes[name].seconds, default=None)

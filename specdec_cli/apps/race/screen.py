@@ -374,7 +374,7 @@ def frame_rows(view: RaceView, width: int, height: int, tallest: int = TALLEST) 
 def _tracks(state: RaceState, width: int) -> list[Text]:
     """A bar of tokens for each lane, its tokens and its seconds; ✓ marks the one that was done first."""
     shown, first, rows = state.shown_seconds, state.first, []
-    longest = max((lane.tokens for lane in state.lanes.values() if lane.done), default=0)
+    longest = max((lane.tokens for lane in state.lanes.values() if lane.whole), default=0)
     longest = longest or max((lane.start.max_tokens for lane in state.lanes.values() if lane.start), default=1)
     for name, lane in state.lanes.items():
         tokens, _ = lane.by(shown)

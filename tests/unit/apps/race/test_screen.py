@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fakes.racing import RAW, lane_steps, scripted
 from fakes.ui_script import START
-from specdec_cli.apps.race.events import DRAFTED, PLAIN, LaneStep, RaceStart, RaceState
+from specdec_cli.apps.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceStart, RaceState
 from specdec_cli.apps.race.screen import GUESSED, OWN, LiveRace, RaceView, frame_rows, headline, race_display
-from specdec_cli.core.events import Prefill, Reading
+from specdec_cli.core.events import Finish, Prefill, Reading
 from specdec_cli.terminal.panel import status
 
 EVENTS = scripted(("def", "日本 ", " x\n", "    return"))
@@ -115,6 +115,14 @@ def test_the_headline_names_who_is_ahead(monkeypatch):
     for found, words in leads.items():
         monkeypatch.setattr(RaceState, "lead", found)
         assert headline(state) == words
+
+
+def test_of_a_race_that_was_interrupted_neither_lane_was_done_first():
+    """The bug: ✓ and a full bar for the one that was behind when both were stopped."""
+    cut = Finish("interrupted", "", (), "", {})
+    begun = [step for name in LANES for step in lane_steps(name, [["a"]] * 8) if not step.done]
+    rows = frame_rows(shown([RAW, *begun, *(LaneStep(name, cut, 0.14, True) for name in LANES)]), 80, 24)
+    assert not any("tokens" in row.plain and ("✓" in row.plain or "─" not in row.plain) for row in rows[1:3])
 
 
 @pytest.mark.parametrize(("drafter", "named"), [("mtp", "mtp · K auto"), ("auto", "demo · K auto")])
