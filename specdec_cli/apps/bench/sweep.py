@@ -209,9 +209,10 @@ class Bench:
 
     @property
     def _fewest_seconds(self) -> float:
-        """Expected seconds of what is measured whatever the budget."""
+        """Expected seconds of what is still measured whatever the budget."""
         answers = sum(1 + min(self._fewest_arms, len(trials)) for trials in self._trials.values())
-        return min(FEWEST_PROMPTS, len(self._prompts)) * answers * self._expected
+        wanted = min(FEWEST_PROMPTS, len(self._prompts)) * answers
+        return max(wanted - len(self._writing), 0) * self._expected
 
     @property
     def _elapsed(self) -> float:
@@ -239,8 +240,10 @@ class Bench:
     def _measure(self, arms: Sequence[Arm], prompt: SamplePrompt) -> None:
         """The arms, the baseline first, on one prompt in random order; what their rounds cost in its plain steps."""
         names = ", ".join(dict.fromkeys(str(arm.k) for arm in arms[1:]))
-        self._announce(f"K {names} on {prompt.kind}: {prompt.name}")
-        found = {arm: self._answer(arm, prompt, "confirm") for arm in self._order.sample(arms, len(arms))}
+        found = {}
+        for arm in self._order.sample(arms, len(arms)):
+            self._announce(f"K {names} on {prompt.kind}: {prompt.name}")
+            found[arm] = self._answer(arm, prompt, "confirm")
         base = found[arms[0]]
         for arm, sample in found.items():
             draft, verify = sample.round_draft_seconds, sample.round_verify_seconds
@@ -275,6 +278,6 @@ class Bench:
         return fmean(self._reading) * len(prompt.text) + fmean(self._writing) + self._settings.cooldown_seconds
 
     def _announce(self, what: str) -> None:
-        left = max(self._left, self._fewest_seconds * (1 - self._measured / FEWEST_PROMPTS), 0.0)
+        left = max(self._left, self._fewest_seconds)
         share = self._elapsed / (self._elapsed + left) if left else 1.0
         self._report(Step("", round(100 * share), 100, "%", f"{clock(left)} left{SEPARATOR}{what}"))

@@ -118,10 +118,11 @@ def test_prompts_are_counted_and_those_without_room_are_left_out_with_a_notice()
 
 def test_a_machine_too_slow_for_the_budget_says_first_how_long_it_takes_and_ends_with_an_answer():
     """The bug: `specdec bench` ended with "no recommendation" and the advice to spend six minutes."""
-    slow, told = Simulated(replace(M4, plain_seconds=1.0), prefill_steps=15.0), []
+    slow, told, steps = Simulated(replace(M4, plain_seconds=1.0), prefill_steps=15.0), [], []
     texts = Texts({"code": 0.8, "chat": 0.6}).prompts(6, 1)
     asked = {"max_tokens": 0, "budget_seconds": 60.0, "ks": (0, 1, 2, 4)}
-    result = run_bench(slow, texts, tell=told.append, **asked).result()
+    result = run_bench(slow, texts, steps.append, told.append, **asked).result()
+    assert len({step.note.partition(" left")[0] for step in steps}) > 9  # it goes down with each answer
     (sentence,) = told
     minutes = re.fullmatch(r"this machine is slow: 3 prompts take about (\d+) min, over --time-budget", sentence)[1]
     assert slow.clock() / 60 < int(minutes) < 1.6 * slow.clock() / 60
