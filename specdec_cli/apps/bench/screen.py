@@ -18,7 +18,7 @@ from specdec_cli.apps.bench.report import LengthRow, Report, best_reports
 from specdec_cli.apps.bench.result import BenchResult
 from specdec_cli.core.format import SEPARATOR, lasted, percent, size
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
-from specdec_cli.terminal.summary import bare_table, labelled
+from specdec_cli.terminal.summary import bare_table, flow, labelled, print_lines
 from specdec_cli.terminal.terminal import MUTED, safe
 
 # The ends of an interval of speeds may be so many times apart; beyond, it says nothing.
@@ -40,7 +40,7 @@ COLOURS: Final = {"use": "bold green", "safest": "yellow", "don't": "yellow", "u
 
 def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]) -> None:
     """All drafts at their best K, a table for each condition, the best K by kind, the recommendation, the command."""
-    console.print(heading(result))
+    print_lines(console, heading(result, console.width), console.width)
     best = best_reports(reports)
     if len(reports) > 1:
         console.print()
@@ -65,16 +65,16 @@ def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]
         console.print(Text(safe(sentences.command(report)), "bold"), soft_wrap=True)
 
 
-def heading(result: BenchResult) -> Text:
+def heading(result: BenchResult, width: int) -> list[Text]:
     """Who was measured, where, and how."""
     settings, environment = result.settings, result.environment
     ends = "natural ends" if settings.ends == "natural" else "fixed length"
     drafts = " or ".join(contender.name for contender in settings.contenders)
     short = settings.target.rstrip("/").rsplit("/", 1)[-1]
-    took = lasted(round(result.seconds)).replace(" ", sentences.NARROW)
-    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, took]
-    first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{SEPARATOR}{short} + {drafts}"), "dim"))
-    return first.append("\n" + safe(SEPARATOR.join(how)), "dim not bold")
+    how = [environment.chip, f"{settings.max_tokens} tokens, {ends}", settings.prompts, lasted(round(result.seconds))]
+    target = "" if short == settings.pair else f"{SEPARATOR}{short}"
+    first = Text.assemble((safe(settings.pair), "bold"), (safe(f"{target} + {drafts}"), "dim"))
+    return [first, *flow([(safe(words), "dim") for words in how], width)]
 
 
 def cells(row: LengthRow) -> list[str]:

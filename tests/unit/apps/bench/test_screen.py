@@ -42,6 +42,11 @@ def test_a_machine_with_more_to_do_than_cores_is_told_beside_the_result(result, 
     assert ("other programs were running: rerun on an idle machine" in rows[at + 1]) == busy
 
 
+def test_a_target_that_is_no_pair_of_its_own_is_named_once(result, monkeypatch):
+    named = replace(result, settings=replace(result.settings, pair="Qwen-1.5B", target="lmstudio-community/Qwen-1.5B"))
+    assert drawn(named, 80, monkeypatch).startswith("Qwen-1.5B + Qwen3-0.6B-4bit\n")
+
+
 VOID = {"meta", "input", "hr", "br", "link", "img"}
 C, V = 0.1, [1.0, 1.05, 1.2, 1.6, 2.2]
 
