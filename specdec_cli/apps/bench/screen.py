@@ -150,7 +150,8 @@ def bar(value: Interval | None, most: float, cells: int, measured: bool) -> Text
             drawn[end - 1 : end] = mark if 0 < end <= cells else ""
     drawn[plain] = "│" if drawn[plain] == " " else cross if plain < reached else "┼"
     filled, beyond = "".join(drawn[:reached]), "".join(drawn[reached:])
-    return Text.assemble((filled, "green" if value.mean > 1.0 else "yellow"), (beyond, MUTED))
+    colour = "green" if value.mean > 1 else "yellow" if value.mean < 1 else "default"
+    return Text.assemble((filled, colour), (beyond, MUTED))
 
 
 def kinds_table(kinds: Sequence[LengthRow]) -> Table:

@@ -15,8 +15,9 @@ from fakes.bench import DRAFT, sample_result
 from specdec_cli.apps.bench.page import html_page, verify_costs
 from specdec_cli.apps.bench.report import CostCurve, reports
 from specdec_cli.apps.bench.result import Contender
-from specdec_cli.apps.bench.screen import print_bench
+from specdec_cli.apps.bench.screen import bar, print_bench
 from specdec_cli.core.gain import round_steps, speedup, tokens_per_round
+from specdec_cli.measure.intervals import Interval
 from specdec_cli.system.machine import MachineState
 from specdec_cli.terminal.terminal import make_console
 
@@ -45,6 +46,11 @@ def test_a_machine_with_more_to_do_than_cores_is_told_beside_the_result(result, 
 def test_a_target_that_is_no_pair_of_its_own_is_named_once(result, monkeypatch):
     named = replace(result, settings=replace(result.settings, pair="Qwen-1.5B", target="lmstudio-community/Qwen-1.5B"))
     assert drawn(named, 80, monkeypatch).startswith("Qwen-1.5B + Qwen3-0.6B-4bit\n")
+
+
+def test_the_bar_of_plain_decoding_is_neither_green_nor_yellow():
+    styles = [str(bar(Interval(mean, mean, mean, 3), 2.0, 10, True).spans[0].style) for mean in (0.9, 1.0, 1.1)]
+    assert styles == ["yellow", "default", "green"]
 
 
 VOID = {"meta", "input", "hr", "br", "link", "img"}
