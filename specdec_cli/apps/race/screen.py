@@ -379,7 +379,7 @@ def _tracks(state: RaceState, width: int) -> list[Text]:
     for name, lane in state.lanes.items():
         tokens, _ = lane.by(shown)
         seconds = lane.seconds if lane.done and tokens == lane.tokens else shown
-        unit = " tokens" if width >= 60 else ""
+        unit = " tokens" if width >= 56 else ""
         flag = "✓" if first == name else " "
         right = Text.assemble(f"{flag} ", (f"{tokens:>4}", "bold"), unit, (f"{seconds:>7.2f} s", "bold"))
         cells = max(width - 10 - right.cell_len, 0)

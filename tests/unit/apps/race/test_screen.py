@@ -125,6 +125,11 @@ def test_of_a_race_that_was_interrupted_neither_lane_was_done_first():
     assert not any("tokens" in row.plain and ("✓" in row.plain or "─" not in row.plain) for row in rows[1:3])
 
 
+@pytest.mark.parametrize("width", [60, 120])
+def test_a_lane_s_count_says_of_what_from_sixty_columns_on(width):
+    assert all(" 32 tokens " in row.plain for row in frame_rows(shown(EVENTS), width, 30)[1:3])
+
+
 @pytest.mark.parametrize(("drafter", "named"), [("mtp", "mtp · K auto"), ("auto", "demo · K auto")])
 def test_a_race_names_who_drafts_as_the_panel_does(drafter, named):
     start = replace(START, drafter=drafter, k="auto", temperature=0)
