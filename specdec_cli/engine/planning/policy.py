@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import NamedTuple
 
+from specdec_cli.core.format import percent
 from specdec_cli.core.gain import expected_tokens
 from specdec_cli.core.kinds import FORCED, NONE, UNTRIED
 
@@ -264,5 +265,5 @@ def plan_network(s: Situation) -> tuple[Plan, float]:
     elif best.k:
         reason = f"short answer: the draft would read {s.unread} tokens, in the time of {s.reading:.0f} plain ones"
     else:
-        reason = f"drafting does not pay: {s.rate:.0%} of its tokens would be accepted"
+        reason = f"drafting does not pay: {percent(s.rate)} of judged tokens would be accepted"
     return Plan(reason=reason, release=s.idle >= RELEASE_TOKENS), 1.0

@@ -65,7 +65,8 @@ TRIES = Situation(
 
 def test_where_drafting_does_not_seem_to_pay_it_is_tried_out_of_the_credit_alone():
     assert plan(TRIES).k and plan(TRIES).reason == "trying whether drafting pays"
-    assert not plan(replace(TRIES, credit=-2.0)).k
+    spent = plan(replace(TRIES, credit=-2.0))
+    assert (spent.k, spent.reason) == (0, "drafting does not pay: 20 % of judged tokens would be accepted")
     assert not plan(replace(TRIES, left=4)).k  # what is left could not pay for it
 
 
