@@ -16,7 +16,7 @@ from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.estimate import RULE
 from specdec_cli.apps.bench.report import LengthRow, Report, best_reports
 from specdec_cli.apps.bench.result import BenchResult
-from specdec_cli.core.format import SEPARATOR, lasted, percent, size
+from specdec_cli.core.format import SEPARATOR, count, lasted, percent, size
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval
 from specdec_cli.terminal.summary import bare_table, flow, labelled, print_lines
 from specdec_cli.terminal.terminal import MUTED, safe
@@ -51,7 +51,7 @@ def print_bench(console: Console, result: BenchResult, reports: Sequence[Report]
             name, temperature = report.condition.contender.name, report.condition.temperature
             console.print(Text.assemble((safe(name), "bold"), (f"{SEPARATOR}temperature {temperature:g}", "dim")))
         console.print(rows_table(report, console.width))
-        console.print(Text(f"±: {LEGEND}; {len(report.prompts)} were measured", "dim"))
+        console.print(Text(f"±: {LEGEND}; {count(len(report.prompts), 'prompt')} measured", "dim"))
         if report.kinds:
             console.print()
             console.print(kinds_table(report.kinds))
