@@ -25,8 +25,6 @@ from specdec_cli.system.machine import BUSY, is_busy
 DRIFTED = 0.05
 # Passes of several rows whose cost in plain steps changed by more: a hot machine, and another K than a cool one's.
 ROWS_DRIFTED = 0.10
-# Between a number and its unit, so that no line breaks there.
-NARROW = "\u00a0"
 
 
 def conclusion(report: Report) -> str:
@@ -54,8 +52,8 @@ def break_even(report: Report) -> str:
     cost = f"a round at K {k} takes the time of {curve.round(k):.2f} plain tokens"
     if needed is None:
         return f"{cost}, more than the {k + 1} tokens it can yield: it cannot pay here"
-    here = "" if found is None else f"; here {100 * found:.0f}{NARROW}% were"
-    return f"{cost}: it pays where more than {100 * needed:.0f}{NARROW}% of judged tokens are accepted{here}"
+    here = "" if found is None else f"; here {100 * found:.0f} % were"
+    return f"{cost}: it pays where more than {100 * needed:.0f} % of judged tokens are accepted{here}"
 
 
 def drifted(result: BenchResult) -> bool:
@@ -78,9 +76,9 @@ def surroundings(result: BenchResult) -> str:
     drift, rows = result.drift, result.row_drift
     if drift is not None:
         doubt = " (!)" if abs(drift) > DRIFTED else ""
-        parts.append(f"baseline {100 * drift:+.1f}{NARROW}% from first to last{doubt}")
+        parts.append(f"baseline {100 * drift:+.1f} % from first to last{doubt}")
     if rows is not None and abs(rows) > ROWS_DRIFTED:
-        parts.append(f"passes of several rows {100 * rows:+.0f}{NARROW}% in time (!): try --cooldown 10s")
+        parts.append(f"passes of several rows {100 * rows:+.0f} % in time (!): try --cooldown 10s")
     told: list[tuple[str, list[str | None]]] = [
         ("on", [state.power for state in states]),
         ("low-power mode", [{None: None, True: "on", False: "off"}[state.low_power_mode] for state in states]),
