@@ -111,6 +111,8 @@ def use_config(context: typer.Context) -> None:
     context.default_map = {name: {key: own[key] for key in own if is_setting(name, key)} for name in commands}
     for option in (option for command in commands.values() for option in command.params if option.name == "preset"):
         option.is_eager, option.callback = True, lambda line, _, name: apply_preset(cast(typer.Context, line), name)
+    for option in (one for command in commands.values() for one in command.params if one.name in (PAIR, *OF_A_PAIR)):
+        option.callback = lambda line, own, value: give_way(cast(typer.Context, line), str(own.name), value)
 
 
 def apply_preset(context: typer.Context, name: str | None) -> str | None:
@@ -123,12 +125,25 @@ def apply_preset(context: typer.Context, name: str | None) -> str | None:
         raise UsageError(f"there is no preset {name}", hint)
     context.obj = presets[name]
     for option in context.command.params:
-        if option.name in context.obj or (PAIR in context.obj and option.name in OF_A_PAIR):
+        if option.name in context.obj:
             option.envvar = None
     context.default_map = {**(context.default_map or {}), **context.obj}
     if PAIR in context.obj:  # it gives way to a target on the line, which is read before
         context.default_map[PAIR] = lambda: None if context.params.get("target") else context.obj[PAIR]
     return name
+
+
+def give_way(context: typer.Context, name: str, value: Any) -> Any:
+    """`value`, but None where a variable names a pair or its models and the line, which is read before, the other."""
+    others = ("target",) if name == PAIR else (PAIR, "name")
+    named = any(is_on_the_line(context, other) for other in others)
+    return None if named and is_by_variable(context, name) else value
+
+
+def is_by_variable(context: typer.Context, name: str) -> bool:
+    """Whether a variable says it, and neither a flag nor the preset does."""
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "ENVIRONMENT"
 
 
 def is_on_the_line(context: typer.Context, name: str) -> bool:

@@ -15,7 +15,7 @@ from itertools import takewhile
 
 import typer
 
-from specdec_cli.command.config import is_on_the_line
+from specdec_cli.command.config import is_by_variable, is_on_the_line
 from specdec_cli.command.options import ModelOptions
 from specdec_cli.command.table import pair_names
 from specdec_cli.core.errors import SpecdecError, UsageError
@@ -141,7 +141,8 @@ def name_first(
         other = "name a model once" if named else "specdec pairs lists the models that are known"
         hint = f"put quotes around a prompt of several words; {other}"
         raise UsageError(f"{first} is followed by another argument, {prompt}", hint)
-    return replace(models, pair=first, target=None), prompt
+    draft = None if is_by_variable(context, "draft") else models.draft
+    return replace(models, pair=first, target=None, draft=draft), prompt
 
 
 def _refuse_a_name(context: typer.Context, word: str) -> None:

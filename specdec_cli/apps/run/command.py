@@ -120,7 +120,7 @@ def chat_instead(command: Any, context: typer.Context, models: ModelOptions, pre
         if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE":
             chat.params[name] = context.params[name]
             chat.set_parameter_source(name, source)
-    chat.params |= {"model": None, "pair": models.pair, "target": models.target}
+    chat.params |= {"model": None, "pair": models.pair, "target": models.target, "draft": models.draft}
     with chat:
         command.invoke(chat)
 

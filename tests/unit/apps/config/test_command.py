@@ -131,6 +131,19 @@ def test_a_preset_is_taken_by_its_name_and_hides_variables(specdec, monkeypatch,
     assert (start["temperature"], finish["stats"]["emitted_tokens"]) == (0.25, 1)
 
 
+def test_a_pair_on_the_line_hides_variables_of_models_and_a_target_the_one_of_a_pair(specdec, monkeypatch, tiny_pair):
+    monkeypatch.setenv("SPECDEC_TARGET", "org/nowhere")
+    monkeypatch.setenv("SPECDEC_DRAFT", "org/nowhere")
+    run = "run", "--raw", "-n", "1"
+    for line in ((*run, "-p", "demo", "hi"), (*run, "demo", "hi"), ("check", "demo")):
+        assert specdec(*line)[0] == 0, line
+    assert "org/nowhere" in specdec.refused("run", "hi")[1]
+    monkeypatch.delenv("SPECDEC_TARGET")
+    monkeypatch.delenv("SPECDEC_DRAFT")
+    monkeypatch.setenv("SPECDEC_PAIR", "nosuch")
+    assert specdec(*run, "--target", tiny_pair[0], "hi")[0] == 0
+
+
 def test_models_on_the_line_hide_a_presets_pair(specdec, tiny_pair):
     specdec.config.write_text(REVIEWER.replace("demo", "llama-70b"))
     assert specdec("run", "-t", "reviewer", "--raw", "--target", tiny_pair[0], "hi")[0] == 0
