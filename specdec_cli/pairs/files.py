@@ -20,6 +20,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, MODEL, TRANSLATED, DrafterKind
+from specdec_cli.core.readfile import expanded
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
     HeadFiles,
@@ -340,7 +341,7 @@ def name_to_keep(name: str) -> str:
         return name
     folder = hub.locate(name)
     read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
-    return name if name.startswith(hub.SHIPPED) else str(Path(name).expanduser().absolute())
+    return name if name.startswith(hub.SHIPPED) else str(expanded(name).absolute())
 
 
 @dataclass(frozen=True, slots=True)
