@@ -147,6 +147,8 @@ def test_the_least_recently_used_goes_first_and_what_is_too_large_is_not_kept(we
     assert not any(cache.write("print", read_slot(weights)) for _ in range(2))
     assert not (tmp_path / "small").exists()
     assert len(told) == 1 and told[0].endswith(" is not kept on disk, where all together may take 1 kB")
+    slot = read_slot(weights)
+    assert not DiskCache(tmp_path / "small", slot.nbytes, told.append).write("print", slot)  # with its header
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(weights, tmp_path):
