@@ -56,6 +56,13 @@ def split(model, text, sizes):
 
 
 A, B = ("read", {"path": "a.py", "deep": True}), ("read", {"path": "b.py", "deep": False})
+END, CUT = "</tool_call>", '<tool_call>{"name": "re</tool_call>'
+
+
+def marked(path):
+    return "read", {"path": path, "deep": True}
+
+
 CASES = [
     ("no call <tool> at all\n", ("no call <tool> at all\n", [])),
     (written("a.py"), ("", [A])),
@@ -68,6 +75,14 @@ CASES = [
     ('Look:\n<tool_call>\n{"name": "re', ('Look:\n<tool_call>\n{"name": "re', [])),
     ("a <tool_call", ("a <tool_call", [])),
     ("<tool_call>{broken</tool_call>\n" + written("a.py"), ("<tool_call>{broken</tool_call>", [A])),
+    # The end mark in a word, where it ended the call: it became text.
+    (f"So: {written(f'{END}, {END}')}\n{written('a.py')} Done.", ("So: Done.", [marked(f"{END}, {END}"), A])),
+    (written(END).removesuffix(f"\n{END}"), ("", [marked(END)])),
+    (CUT, (CUT, [])),
+    (f'{CUT} I read <tool_call>{{"a": "b{END}.', (f'{CUT} I read <tool_call>{{"a": "b{END}.', [])),
+    (f"{CUT} so\n{written('a.py')}", (f"{CUT} so", [A])),
+    (f"{CUT} so {written('a.py').removesuffix(END)}", (f"{CUT} so", [A])),
+    (f'<tool_call>["{END}"]{END} so', (f'<tool_call>["{END}"]{END} so', [])),
 ]
 
 
