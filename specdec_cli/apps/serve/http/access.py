@@ -73,8 +73,8 @@ class AccessPolicy:
             raise HttpError(431, f"a head of {size} bytes exceeds the limit of {MOST_HEAD_BYTES}")
         if self.key is not None and path not in ("/health", "/") and not path.startswith(PAGE_PREFIX):
             scheme, _, token = headers.get("authorization", "").partition(" ")
-            given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
-            if not hmac.compare_digest(given.encode(), self.key.encode()):
+            given = headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""
+            if not any(hmac.compare_digest(one.encode(), self.key.encode()) for one in given):
                 raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
 
 

@@ -62,10 +62,16 @@ ACCESS = {
         *hosts("evil.example", "", "[::1", "localhost.evil.com:8040", "192.168.1.9:8040"),
         *origins("http://127.0.0.1:8041", "http://localhost:8040", f"{OWN}.evil.example", f"{OWN}/", "null"),
     ],
-    ("a key", 200): [{"Authorization": "Bearer secret"}, {"Authorization": "bearer secret"}, KEY],
+    ("a key", 200): [
+        *({"Authorization": right} for right in ("Bearer secret", "bearer secret")),
+        # A client that has a key of another server's in its environment sends both.
+        *({"Authorization": f"Bearer {one}", "x-api-key": other} for one, other in (("secret", "x"), ("x", "secret"))),
+        KEY,
+    ],
     ("a key", 401): [
         *({"Authorization": wrong} for wrong in ("Bearer secre", "Basic secret", "Bearersecret")),
         *({"x-api-key": wrong} for wrong in ("secrets", b"\xff\xfe")),
+        {"Authorization": "Bearer x", "x-api-key": "x"},
         {},
     ],
     ("a page", 200): origins(PAGE, OWN, **KEY),
