@@ -56,7 +56,7 @@ class AccessPolicy:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         name = host_and_port(host)[0]
         # On an open interface any address will do: no page's owner can have pointed that here.
-        ours = name in LOOPBACK or (not is_loopback(self.host) and (name == self.host.lower() or is_address(name)))
+        ours = name in (*LOOPBACK, self.host.lower()) or (not is_loopback(self.host) and is_address(name))
         if not ours and host not in self.hosts and name not in self.hosts:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
