@@ -302,6 +302,16 @@ def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those
     assert '<tool_call>\n{"name": "mcp__files.read"' in tooled.text(desk.jobs[-1].job.prompt)
 
 
+def test_a_namespace_in_another_keeps_all_its_functions_and_one_may_be_empty(tooled, scripted):
+    """All but the first of the inner one's were dropped, and an empty inner one was a 500."""
+    client, desk = scripted("Done.")
+    empty, both = {"type": "namespace", "name": "e"}, [{"type": "function", "name": name} for name in "ab"]
+    space = {"type": "namespace", "name": "n", "tools": [empty, {"type": "namespace", "name": "m", "tools": both}]}
+    assert client.post("/v1/responses", json={"input": "Hi", "tools": [space, empty]}).status_code == 200
+    prompt = tooled.text(desk.jobs[-1].job.prompt)
+    assert [prompt.count(f'"n.m.{name}"') for name in "ab"] == [1, 1]
+
+
 NO_TYPE = [{}, {"description": "none"}, {"properties": {"a": {"type": "string"}}}, {"type": ["object", "null"]},
            {"anyOf": [{"type": "object", "properties": {"a": {}}}, {"type": "number"}]},
            {"$ref": "#/$defs/a", "$defs": {"a": {"minProperties": 0}}}]  # fmt: skip
