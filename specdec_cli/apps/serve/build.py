@@ -174,7 +174,7 @@ class ServerLog:
         rounds = status.totals.rounds
         accepted = f", {percent(rounds.draft_acceptance_rate)} of drafts accepted" if rounds.draft_n else ""
         if status.jobs:
-            self.say(f"{count(status.jobs, 'request')}, {count(rounds.emitted_tokens, 'token')} generated{accepted}")
+            self.say(f"{count(status.jobs, 'answer')}, {count(rounds.emitted_tokens, 'token')} generated{accepted}")
 
 
 @contextmanager

@@ -109,6 +109,13 @@ def test_the_first_lines_say_where_the_server_is_and_for_whom(key, who):
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_the_last_line_counts_answers_of_which_a_request_may_have_several():
+    """It said "5 requests" of three, one of which had `n: 3`."""
+    err = io.StringIO()
+    ServerLog(err, quiet=False, plain=True).ended(SchedulerStatus(jobs=5))
+    assert err.getvalue() == "5 answers, 0 tokens generated\n"
+
+
 def test_a_pair_of_folders_is_public_name_without_their_paths(tmp_path):
     """/v1/models told every client where this machine keeps its files."""
     target, draft = tool_folder(tmp_path / "secret" / "big"), tool_folder(tmp_path / "secret" / "small")
