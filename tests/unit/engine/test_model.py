@@ -1,12 +1,12 @@
 """The cached model: its memo never changes what the network says; what a step reads; which caches are quantized."""
 
-from dataclasses import shutil
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import pytest
-import replace
 from mlx.utils import tree_flatten
 
 from conformance.architectures import architectures
