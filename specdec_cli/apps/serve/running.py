@@ -291,13 +291,14 @@ class Sharing:
 def require_room(job: Job, fit: Fit) -> None:
     """Refuse a job before anything is allocated for it.
 
-    Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone.
+    Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone. Nothing is refused for the memory
+    where not even the models fit: whoever loaded them was told, and wants them all the same.
     """
     prompt, limit = len(job.prompt), fit.context.tokens(job.request)
     if limit is not None and prompt >= limit:
         hint = "shorten the conversation, or serve a pair with a longer context"
         raise TooLong(too_long(prompt, limit), hint)
-    if not (alone := with_jobs(fit, [job])).fits:
+    if fit.at(0).fits and not (alone := with_jobs(fit, [job])).fits:
         hint = f"ask for a shorter answer (max_tokens), or shorten the prompt; {fit.relief}"
         raise DoesNotFit(alone.shortage("models and caches"), hint)
 
