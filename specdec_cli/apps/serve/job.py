@@ -29,6 +29,7 @@ class Job:
     the conversation where the client does. `endpoint` says who asks, for the operator, such as `chat/completions`. With
     `raw` the answer continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the
     scheduler's first. With `unloads` the models go as soon as no job is left, unless one came later that keeps them.
+    With `open_ended` nobody asked for the answer's length: it is shorter where the memory holds no more.
     """
 
     prompt: tuple[int, ...]
@@ -39,6 +40,7 @@ class Job:
     raw: bool = False
     pair: str = ""
     unloads: bool = False
+    open_ended: bool = False
 
     @property
     def only_unloads(self) -> bool:

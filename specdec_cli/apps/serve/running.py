@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from specdec_cli.apps.serve.conversations import CachedConversation
@@ -60,8 +60,9 @@ class RunningJob:
         self.emitted, self.drafted = 0, False
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
+        most = most_tokens(job, kept.session.pair.fit) - len(job.prompt)
         self._events: Generator[Event | Ask] = kept.session.steps(
-            job.prompt, job.request, lambda: handle.cancelled, job.raw, member
+            job.prompt, replace(job.request, max_tokens=most), lambda: handle.cancelled, job.raw, member
         )
 
     def reads_for(self, job: Job) -> bool:
@@ -304,8 +305,10 @@ def require_room(job: Job, fit: Fit) -> None:
 
 
 def most_tokens(job: Job, fit: Fit) -> int:
-    """Tokens that prompt and answer have at most."""
-    return fit.context.most(len(job.prompt), job.request)
+    """Tokens that prompt and answer have at most; what nobody asked for is no more than the memory holds."""
+    prompt = len(job.prompt)
+    most, memory = fit.context.most(prompt, job.request), fit.memory_tokens if job.open_ended else None
+    return most if memory is None else min(most, max(memory, prompt + 1))
 
 
 def with_jobs(fit: Fit, jobs: Sequence[Job]) -> Fit:
