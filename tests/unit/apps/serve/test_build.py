@@ -5,6 +5,7 @@ import json
 import os
 import re
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ import specdec_cli
 from fakes.models import tiny_folder
 from fakes.serving import model_of
 from fakes.tool_model import tool_folder
-from specdec_cli.apps.serve.build import ServerLog, pairs_here, reply_line, spec_here
+from specdec_cli.apps.serve.build import ServerLog, pairs_here, reply_line, spec_here, words_file
 from specdec_cli.apps.serve.http import llama
 from specdec_cli.apps.serve.http.errors import HttpError
 from specdec_cli.apps.serve.http.service import settled
@@ -86,6 +87,20 @@ def test_a_server_s_own_log_begins_anew_once_it_is_long_and_no_other_file_does(t
     assert own.read_text().count("\n") == 2 and older.read_text().count("\n") == 2
     assert older.stat().st_mode & 0o777 == 0o600
     ServerLog(io.StringIO(), quiet=False, plain=True).reply(LINE)  # no file at all
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
+def test_a_log_on_a_full_disk_ends_and_says_so_once():
+    """The bug: its error took the place of every answer."""
+    err = io.StringIO()
+    with words_file(FULL) as file:
+        log = ServerLog(err, quiet=False, plain=True, file=file)
+        for _ in range(2):
+            log.reply(LINE)
+    assert err.getvalue().count("--log ends here, it cannot be written: No space left on device") == 1
 
 
 def test_of_the_logs_of_many_ports_the_newest_stay():
