@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 from specdec_cli.apps.chat.screen import ChatScreen
@@ -191,20 +192,30 @@ class Chat:
         self.saved_to = path if self.saved_to is not None else None
 
     def switch(self, spec: PairSpec) -> None:
-        """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
+        """Loads another pair, on a failure and on Ctrl-C the old one again. Raises: SpecdecError, `lost` or not."""
         before = self.loaded.spec
         self._keep_read(ends=True)
-        del self.loaded
-        gc.collect()
-        clear_cache()  # else the old weights stay in mlx's cache of freed buffers
         try:
-            self.loaded = self._open(spec)
-        except SpecdecError:
-            self.loaded = self._open(before)
+            self._load(spec)
+        except (Exception, KeyboardInterrupt) as error:
+            clear_frames(error.__traceback__)  # else what was loaded until then stays beside the old pair
+            self._load(before)
             raise
         if (pair := spec.pair) != before.pair:
             self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
+
+    def _load(self, spec: PairSpec) -> None:
+        """Two pairs are never in memory."""
+        vars(self).pop("loaded", None)
+        gc.collect()
+        clear_cache()  # else the old weights stay in mlx's cache of freed buffers
+        self.loaded = self._open(spec)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another pair could not be loaded, nor the old one again: the chat cannot go on."""
+        return "loaded" not in vars(self)
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""
@@ -235,7 +246,7 @@ class Chat:
 
     def close(self) -> None:
         """The chat is over: what was read is on disk once this returns."""
-        if "loaded" in vars(self):  # not where another pair could not be loaded, nor this one again
+        if not self.lost:
             session = self.loaded.session
             if session.unkept_tokens >= LEAST_TOKENS and session.slot.nbytes > SOON_WRITTEN_BYTES:
                 self.screen.notice(f"keeping {size(session.slot.nbytes)} of what was read…")

@@ -187,11 +187,11 @@ def run_chat(
             return code or (0 if lenient else chat.unsaved_code)
         except KeyboardInterrupt:
             text = ""
-            if chat.presses.again():
+            if chat.presses.again() or chat.lost:
                 return INTERRUPTED
             chat.screen.notice("Ctrl-D or /exit leaves")
         except Exception as error:  # a chat outlives every failure of one turn: the conversation is worth more
-            if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
+            if chat.lost or (not line and not isinstance(error, SpecdecError)):  # reading failed, and would again
                 raise
             failure = explained(error)
             chat.screen.error(failure)

@@ -82,6 +82,28 @@ def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
     assert chat.loaded.pair.name == "demo"
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_ctrl_c_amid_a_switch_loads_the_old_pair_again_and_without_one_the_chat_ends(pair, again):
+    """The bug: every further message failed with `'Chat' object has no attribute 'loaded'`."""
+    session = recorded(*pair)
+
+    def open_pair(spec):
+        if spec.pair.name == "demo":
+            raise KeyboardInterrupt
+        if not again:
+            raise NotAvailable("tiny is gone", "mend it")
+        return Loaded(spec, session)
+
+    opened = chat, _, err = chat_with(session, open_pair, max_tokens=4)
+    if again:
+        assert ran(opened, "/pair demo", "hello")[0] == 0 and len(chat.conversation.turns) == 1
+        assert chat.loaded.pair.name == "tiny" and "Ctrl-D or /exit leaves" in err.getvalue()
+        return
+    with pytest.raises(NotAvailable, match="tiny is gone"):
+        ran(opened, "/pair demo", "hello", lenient=True)
+    chat.close()
+
+
 def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_buffers(pair):
     """The bug: freed weights went into mlx's cache, so that both pairs were in memory."""
     nets = networks("qwen3")
