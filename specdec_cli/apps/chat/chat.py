@@ -22,7 +22,7 @@ from specdec_cli.core.kinds import HEADS, NONE
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.engine.device import clear_cache
-from specdec_cli.hub import locate
+from specdec_cli.hub import cache_folder, locate
 from specdec_cli.models.text import Thinking
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
@@ -78,9 +78,12 @@ Open = Callable[[PairSpec], Loaded]
 
 
 def _commit(name: str, pinned: str | None) -> str | None:
-    """The commit of a cached snapshot, from the name of its folder; else the pinned revision."""
+    """The commit of a snapshot in our cache, from the name of its folder; else the pinned revision.
+
+    In other places no model is looked for by its commit.
+    """
     folder = locate(name, pinned)
-    return folder.name if folder.parent.name == "snapshots" else pinned
+    return folder.name if folder.parent.name == "snapshots" and folder.is_relative_to(cache_folder()) else pinned
 
 
 class Chat:

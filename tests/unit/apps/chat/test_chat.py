@@ -9,15 +9,19 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
+from huggingface_hub import constants
 from mlx.utils import tree_flatten
 
 from fakes.chat import chat_with, networks, ran, recorded, tokenizer_in
+from fakes.hub_cache import COMMIT, NAME, place
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
 from specdec_cli.apps.chat.talk import LineReader, is_open, unfenced
 from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.hub import locate
 from specdec_cli.pairs.limits import HEADROOM
+from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.signals import Presses
 from specdec_cli.terminal.display import TraceDisplay
 
@@ -145,6 +149,17 @@ def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     same = SimpleNamespace(pair=SimpleNamespace(names=("org/m", "org/m"), draft_kind="model"))
     assert Loaded(spec, same).summary.endswith("target org/m, draft org/m")  # the same folder twice
     assert Loaded(spec, own).summary == f"{spec.pair.name}: target org/hybrid, its own head (mtp)"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_chat_goes_on_with_a_model_wherever_it_lies(tmp_path, monkeypatch, ours):
+    """The bug: the commit of a model in another Hub cache was kept, by which it is not found there."""
+    other = Path.home() / ".cache/huggingface/hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(other if ours else tmp_path))
+    place(other)
+    kept = Loaded(PairSpec(Pair("tiny", NAME, None)), None).to_dict()
+    assert kept["target_revision"] == (COMMIT if ours else None)
+    assert locate(kept["target"], kept["target_revision"]).is_relative_to(other)
 
 
 def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
