@@ -24,6 +24,7 @@ from specdec_cli.core.stats import ChatStats
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.hub import cache_folder, locate
 from specdec_cli.models.text import Thinking
+from specdec_cli.pairs.catalog import from_anywhere
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.disk_cache import LEAST_TOKENS
@@ -62,13 +63,13 @@ class Loaded:
         return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair in a transcript; a revision is a commit where one is known."""
+        """The pair in a transcript, as it is found from any folder; a revision is a commit where one is known."""
         pair = self.pair
         return {
             "pair": pair.name,
-            "target": pair.target,
+            "target": from_anywhere(pair.target),
             "target_revision": _commit(pair.target, pair.target_revision),
-            "draft": pair.draft,
+            "draft": pair.draft and from_anywhere(pair.draft),
             "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
         }
 

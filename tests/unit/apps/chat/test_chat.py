@@ -162,6 +162,14 @@ def test_a_chat_goes_on_with_a_model_wherever_it_lies(tmp_path, monkeypatch, our
     assert locate(kept["target"], kept["target_revision"]).is_relative_to(other)
 
 
+def test_a_chat_goes_on_from_another_folder(tmp_path, monkeypatch):
+    """The bug: `--target m` was kept as `m`, which is nothing elsewhere."""
+    (tmp_path / "m").mkdir()
+    monkeypatch.chdir(tmp_path)
+    kept = Loaded(PairSpec(Pair("m", "m", "specdec:demo/draft")), None).to_dict()
+    assert (kept["target"], kept["draft"]) == (str(tmp_path / "m"), "specdec:demo/draft")
+
+
 def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
     chat, _, err = opened
     chat.settings = chat.settings.with_value("max-context", "60")
