@@ -65,11 +65,11 @@ class Loaded:
     def to_dict(self) -> dict[str, Any]:
         """The pair in a transcript, as it is found from any folder; a revision is a commit where one is known."""
         pair = self.pair
+        folders = {name: getattr(pair, name) for name in ("target", "draft", "target_adapter", "draft_adapter")}
         return {
             "pair": pair.name,
-            "target": from_anywhere(pair.target),
+            **{name: folder and from_anywhere(folder) for name, folder in folders.items()},
             "target_revision": _commit(pair.target, pair.target_revision),
-            "draft": pair.draft and from_anywhere(pair.draft),
             "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
         }
 

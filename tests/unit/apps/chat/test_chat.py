@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,17 +13,21 @@ import pytest
 from huggingface_hub import constants
 from mlx.utils import tree_flatten
 
-from fakes.chat import chat_with, networks, ran, recorded, tokenizer_in
+from fakes.chat import PAIR, chat_with, networks, ran, recorded, tokenizer_in
 from fakes.hub_cache import COMMIT, NAME, place
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
-from specdec_cli.apps.chat.talk import LineReader, is_open, unfenced
+from specdec_cli.apps.chat.talk import LineReader, is_open, spec_for, unfenced
+from specdec_cli.command.options import ModelOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.hub import locate
+from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.signals import Presses
+from specdec_cli.session.transcript import Transcript
 from specdec_cli.terminal.display import TraceDisplay
 
 
@@ -168,6 +173,23 @@ def test_a_chat_goes_on_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kept = Loaded(PairSpec(Pair("m", "m", "specdec:demo/draft")), None).to_dict()
     assert (kept["target"], kept["draft"]) == (str(tmp_path / "m"), "specdec:demo/draft")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_chat_goes_on_with_all_that_its_pair_says(tmp_path, monkeypatch, listed):
+    """The bug: adapters, drafter, draft context and stop_repetition were lost, so that another model answered."""
+    adapters = {"target_adapter": str(tmp_path / "a"), "draft_adapter": str(tmp_path / "b")}
+    own = {"drafter": "ngram", "draft_context": 99, "stop_repetition": 3, "k": 5} if listed else {}
+    pair = Pair("mine", PAIR.target, PAIR.draft, **adapters, **own)
+    if listed:
+        monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+        values = {"target": pair.target, "draft": pair.draft} | adapters | own
+        lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+        (tmp_path / "models.toml").write_text("\n".join(["schema_version = 1", "[pairs.mine]", *lines]))
+        pair = registry().pairs["mine"]
+    header = Loaded(PairSpec.of(pair), None).to_dict()
+    found = spec_for(Transcript(Conversation(), header=header), ModelOptions(), shown=False, plain=True)
+    assert (found.pair, found.drafter) == (pair, PairSpec.of(pair).drafter)
 
 
 def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):
