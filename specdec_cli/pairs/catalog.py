@@ -61,6 +61,12 @@ def is_local(name: str) -> bool:
     return name.startswith((hub.SHIPPED, HEAD)) or is_folder(expanded(name))
 
 
+def from_anywhere(name: str) -> str:
+    """`name` as it is found from any folder: a folder of the user's by its whole path."""
+    own = is_local(name) and not name.startswith((hub.SHIPPED, HEAD))
+    return str(expanded(name).absolute()) if own else name
+
+
 def network_forbidden() -> bool:
     """Whether HF_HUB_OFFLINE is set."""
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")

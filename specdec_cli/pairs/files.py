@@ -20,7 +20,6 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, MODEL, TRANSLATED, DrafterKind
-from specdec_cli.core.readfile import expanded
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
     HeadFiles,
@@ -35,6 +34,7 @@ from specdec_cli.models.translation import Translation, sample_text
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.catalog import (
     can_be_pulled,
+    from_anywhere,
     is_downloaded,
     is_local,
     network_forbidden,
@@ -341,7 +341,7 @@ def name_to_keep(name: str) -> str:
         return name
     folder = hub.locate(name)
     read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
-    return name if name.startswith(hub.SHIPPED) else str(expanded(name).absolute())
+    return from_anywhere(name)
 
 
 @dataclass(frozen=True, slots=True)
