@@ -21,8 +21,21 @@ def tell(arguments: list[str]) -> bytes:
     drawn = os.environ.get("TERM", "dumb") not in ("", "dumb", "unknown") and os.isatty(2)
     if silent or not drawn or arguments[:1] not in [[name] for name in LOADS]:
         return b""
+    if _is_plain_by_config():
+        return b""
     os.write(2, b"loading...")
     return b"\r\x1b[2K"
+
+
+def _is_plain_by_config() -> bool:
+    """What this imports the command line imports, too. A config that is wrong is told of there."""
+    from specdec_cli.core.errors import UsageError
+    from specdec_cli.system.config import read_config
+
+    try:
+        return read_config().values.get("plain") is True
+    except UsageError:
+        return False
 
 
 def _begin_again_in_utf8() -> None:
@@ -34,8 +47,8 @@ def _begin_again_in_utf8() -> None:
 def main() -> NoReturn:
     """Run the command line."""
     _begin_again_in_utf8()
-    told = tell(sys.argv[1:])
     try:
+        told = tell(sys.argv[1:])
         try:
             from specdec_cli.main import main as command_line
         finally:

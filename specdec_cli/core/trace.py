@@ -1,6 +1,7 @@
 """Reads what `--trace` wrote (pure). A damaged line is refused by its number; a trace that breaks off still plays.
 
-A file may hold several replies; each begins with its start event.
+A file may hold several replies; each begins with its start event. An error between two, as of a chat's command that
+was mistyped, belongs to none.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def read_trace(path: Path) -> Trace:
     replies: list[TraceReply] = []
     for number, event in _events(path):
         if not isinstance(event, Start) and (not replies or replies[-1].end is not None):
+            if isinstance(event, Failure):
+                continue
             raise UsageError(f"{path}, line {number}: {event.event} where a start event is expected", _HINT)
         match event:
             case Start():
@@ -79,7 +82,7 @@ def read_trace(path: Path) -> Trace:
             case Failure():
                 replies[-1] = replace(replies[-1], end=event)
     if not replies:
-        raise UsageError(f"{path} holds no trace: it has no complete event", _HINT)
+        raise UsageError(f"{path} holds no trace: it has no complete start event", _HINT)
     return Trace(tuple(replies))
 
 

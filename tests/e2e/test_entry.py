@@ -105,3 +105,11 @@ def test_what_loads_a_model_says_so_before_anything_is_imported():
     for silent in (["pairs"], ["run", "-q", "hi"], ["run", "--json"], ["chat", "--plain"], ["run", "--help"], []):
         assert said_at_once(*silent) == b"", silent
     assert said_at_once("run", TERM="dumb") == said_at_once("run", SPECDEC_PLAIN="1") == b""
+
+
+@pytest.mark.slow
+def test_a_config_that_says_plain_is_obeyed_before_anything_is_imported_too(tmp_path):
+    config = tmp_path / "config.toml"
+    for text, said in (("plain = true", b""), ("plain = false", b"loading..."), ("plain = ", b"loading...")):
+        config.write_text(text)
+        assert said_at_once("run", "hi", SPECDEC_CONFIG=str(config)) == said

@@ -42,13 +42,18 @@ def run(models: ContenderOptions, options: BenchOptions) -> bool:
     """Whether all was measured that was asked for."""
     with choosing(models, shown=not options.quiet):
         request, reason = _request(models, options)
-    result = _measure(request, reason, options.export or [], options.quiet)
-    if options.json:
-        sys.stdout.write(sentences.json_text(result))
-    else:
-        print_bench(make_console(sys.stdout, plain=False), result, report.reports(result))
-    if options.write:
-        _write(result, request.pair)
+    unwritten: list[UsageError] = []
+    try:
+        result = _measure(request, reason, options.export or [], unwritten, options.quiet)
+        if options.json:
+            sys.stdout.write(sentences.json_text(result))
+        else:
+            print_bench(make_console(sys.stdout, plain=False), result, report.reports(result))
+        if options.write:
+            _write(result, request.pair)
+    finally:
+        if unwritten:
+            raise unwritten[0]
     return not result.partial
 
 
@@ -151,8 +156,13 @@ def _require_one_k(listed: bool, several: bool) -> None:
         )
 
 
-def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: bool) -> BenchResult:
-    """Load, run, and save, whatever happens after the first figure."""
+def _measure(
+    request: BenchRequest, reason: str, exports: list[Path], unwritten: list[UsageError], quiet: bool
+) -> BenchResult:
+    """Load, run, and save, whatever happens after the first figure.
+
+    `unwritten` gets the errors of exports, which are raised once all else is shown and saved.
+    """
     with ExitStack() as stack:
         stack.enter_context(awake())
         with loading(request.pair.name, reason, shown=not quiet) as line:
@@ -168,7 +178,10 @@ def _measure(request: BenchRequest, reason: str, exports: list[Path], quiet: boo
             # Also after a second Ctrl-C, a signal or an error: what was measured is kept.
             for path in exports if run.samples else ():
                 text = page.WRITERS[path.suffix.lower()](run.result())
-                write_export("--export", path, text, shown=False, plain=False)
+                try:
+                    write_export("--export", path, text, shown=False, plain=False)
+                except UsageError as error:
+                    unwritten.append(error)
     if not run.samples:
         raise KeyboardInterrupt
     return run.result()

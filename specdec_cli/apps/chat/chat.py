@@ -234,7 +234,8 @@ class Chat:
         tags = self.loaded.session.pair.tokenizer.thinking(fitted.ids)
         start, prefill, finish = self._reply(fitted, request, tags)
         if finish.reason == "interrupted" and not finish.text:
-            self.screen.notice("stopped before the first word: the message was taken back")
+            left = "the answer before it stays" if attempt else "the message was taken back"
+            self.screen.notice(f"stopped before the first word: {left}")
             return text
         # A character that was cut in two is not part of the answer.
         said = finish.text if finish.reason == "stop" else finish.text.rstrip("\N{REPLACEMENT CHARACTER}")

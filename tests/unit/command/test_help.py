@@ -134,6 +134,17 @@ def test_help_of_a_command_has_every_option_its_default_its_variable_and_the_exa
     assert all(f"  {example}\n" in out for example in (command.epilog or "").splitlines())
 
 
+@pytest.mark.parametrize("path", sorted(DOCS.glob("*.md")), ids=lambda path: path.stem)
+def test_every_option_in_a_line_of_a_document_is_one_of_its_command(path):
+    """`specdec audit --schema`, which audit never had."""
+    blocks = "".join(path.read_text("utf-8").split("```")[1::2])
+    for line in re.findall(r"^specdec ([^#|\n]+)", blocks, re.M):
+        first, second, *_ = *line.split(), ""
+        _, command = HELPS.get(f"{first} {second}") or HELPS[first]
+        known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
+        assert set(re.findall(r"(?<= )--[a-z][a-z-]*", line)) <= known, line
+
+
 def test_a_command_that_is_a_topic_too_is_the_document_and_then_its_options(specdec):
     out = specdec("help", "race")[1]
     assert out.startswith((DOCS / "race.md").read_text("utf-8")) and "## Every option" in out

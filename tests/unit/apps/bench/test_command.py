@@ -12,7 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.bench import DRAFT, read_back, sample_result
+from fakes.bench import DRAFT, Simulated, read_back, sample_result
+from fakes.machine import MACHINES
 from fakes.models import TINY, tiny_folder
 from specdec_cli.apps.bench.bench import parse_lengths
 from specdec_cli.apps.bench.report import reports
@@ -155,6 +156,7 @@ def test_a_bench_records_the_draft_context_in_effect_and_keeps_the_machine_awake
     assert seen == ["awake", (context, own)]
 
 
+<<<<<<< HEAD
 def test_the_next_command_after_another_draft_keeps_the_adapter_of_the_pair(specdec, monkeypatch):
     """The bug: it named the target alone, which is another model."""
     found = []
@@ -171,6 +173,26 @@ def test_the_next_command_after_another_draft_keeps_the_adapter_of_the_pair(spec
     settings = replace(found[0], contenders=result.settings.contenders)
     (report,) = reports(replace(result, settings=settings))
     assert command(report).startswith(f"specdec run -p mine --draft {DRAFT.draft} ")
+=======
+def test_a_file_that_cannot_be_written_loses_nothing_of_what_was_measured(specdec, monkeypatch, tmp_path):
+    first, second, texts = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "texts"
+    texts.write_text("0.8 1\n0.8 2\n0.8 3\n")
+    line = "bench", "-p", "demo", "--prompts", texts, "--write", "--export", first, "--export", second
+
+    def load_machine(*_):
+        first.mkdir()  # since it was looked at
+        return Simulated(MACHINES[0])
+
+    monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
+    code, out, err = specdec(*line)
+    assert code == 2 and "specdec run -p demo" in out and "demo now starts at K" in err
+    assert err.splitlines()[-2].startswith(f"error: --export {first} cannot be written: ")
+    assert read_back(second.read_text()).samples and "demo" in tomllib.loads(specdec.models.read_text())["pairs"]
+    first.rmdir()
+    monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
+    assert specdec.refused(*line)[1] == f"--export {first} cannot be written: {tmp_path} may not be changed"
+    assert not first.exists()
+>>>>>>> mend4
 
 
 @pytest.mark.parametrize(

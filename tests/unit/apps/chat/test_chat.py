@@ -57,6 +57,17 @@ def test_each_retry_is_a_further_attempt_which_has_noise_of_its_own(opened):
     assert len(opened[0].conversation.turns) == 2
 
 
+def test_a_retry_that_is_stopped_at_once_says_that_the_answer_stays(opened, monkeypatch):
+    chat, _, err = opened
+    ran(opened, "hello")
+    before = chat.conversation
+    monkeypatch.setattr("specdec_cli.apps.chat.chat.Interrupt.requested", lambda self: True)
+    ran(opened, "/retry", "and now")
+    told = [line for line in err.getvalue().splitlines() if "stopped before" in line]
+    assert [line.partition(": ")[2] for line in told] == ["the answer before it stays", "the message was taken back"]
+    assert chat.conversation == before
+
+
 def test_overflow_drops_the_oldest_visibly_or_refuses(opened):
     chat, _, err = opened
     for line in ("/system be kind", "/set max-context 120", "one " * 5, "two " * 5):

@@ -43,6 +43,15 @@ def test_a_trace_that_breaks_off_is_played_as_far_as_it_goes_and_said_to(specdec
     assert err.splitlines()[-1] == f"{trace} ends before its last reply does"
 
 
+def test_an_error_between_replies_is_skipped_and_alone_is_no_trace(specdec, trace):
+    error = json.dumps(to_dict(Failure("unknown command /nosuch", "/help lists them", 2))) + "\n"
+    reply = trace.read_text()
+    trace.write_text(error + reply + error + reply)
+    assert [one.end for one in read_trace(trace).replies] == [script()[-1]] * 2
+    trace.write_text(error)
+    assert specdec.refused("replay", trace)[1].startswith(f"{trace} holds no trace")
+
+
 WRONG = (None, True, -5, 1e999, 10**30, "x", ["start"], {"a": 1}, [[1]])
 KINDS = {event.event: event for event in (Failure("m", "h", 1), Reading("target", 4, 9), *script())}
 

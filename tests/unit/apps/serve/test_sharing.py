@@ -241,6 +241,14 @@ def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_pl
     assert sharing._batch.takes_drafts
 
 
+def test_a_network_whose_shared_passes_can_hold_no_drafts_is_given_none(three):
+    sharing, asked = three
+    sharing.proof = replace(sharing.proof, takes_drafts=False)
+    sharing.choose(asked, 1 << 60)
+    assert go_on(sharing, asked, 1.0, drafts=False)
+    assert not sharing._batch.takes_drafts
+
+
 def test_drafts_that_are_tried_and_lose_are_no_reason_to_take_turns(three):
     sharing, asked = three
     while sharing._batch.takes_drafts:

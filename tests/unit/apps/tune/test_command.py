@@ -176,7 +176,7 @@ def test_new_heads_become_a_pair_that_drafts_with_them_and_rm_deletes_both(specd
 
 @pytest.mark.slow
 def test_without_write_the_command_that_lists_it_is_named_with_the_targets_adapter_to_which_it_is_bound(
-    specdec, text, models, trained, tmp_path
+    specdec, text, models, trained, tmp_path, monkeypatch
 ):
     trained("")
     assert specdec("tune", *models, "--text", text, "--out", "first")[0] == 0
@@ -187,8 +187,13 @@ def test_without_write_the_command_that_lists_it_is_named_with_the_targets_adapt
     place = tuned_folder() / "second"
     listed = f"pairs add second --target {models[1]} --adapter '{own}' --draft {models[3]} --draft-adapter {place}"
     assert listed in err and place.is_dir() and not user_file().exists()
-    assert specdec(*tuned, "mine", "--write")[0] == 0
+    (tmp_path / "models").symlink_to(models[1].parent)
+    monkeypatch.chdir(tmp_path)
+    near = "tune", "--target", "models/target", "--draft", "models/draft", "--adapter", own.name, "--text", text
+    assert specdec(*near, "--out", "mine", "--write")[0] == 0
+    monkeypatch.chdir(text)  # what is kept is found from anywhere
     pair = load_registry(packaged_file(), user_file()).pairs["mine"]
+    assert (pair.target, pair.draft) == (f"{tmp_path}/models/target", f"{tmp_path}/models/draft")
     assert (pair.target_adapter, pair.draft_adapter) == (str(own), str(tuned_folder() / "mine"))
     line = "run", "-p", "mine", "--raw", "-n", "4", "x"
     assert specdec(*line)[0] == 0
