@@ -11,6 +11,16 @@ from pathlib import Path
 KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
+def expanded(path: str) -> Path:
+    """Where a path that a person wrote leads, `~` being a home; as it is written where there is no such person."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111 - unlike Path's, it never raises
+
+
+def is_folder(path: Path) -> bool:
+    """Whether it is one; a name that no folder can have, being too long, is none."""
+    return os.path.isdir(path)  # noqa: PTH112 - unlike Path's, it never raises
+
+
 def odd_kind(mode: int) -> str:
     """The kind of what is neither a file nor a folder; empty for these."""
     return KINDS.get(stat.S_IFMT(mode), "")

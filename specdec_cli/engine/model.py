@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,7 +23,7 @@ import mlx.nn as nn
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import QuantizedKVCache, make_prompt_cache
 
-from specdec_cli.core.errors import Refused, reason
+from specdec_cli.core.errors import Refused, SpecdecError, reason
 from specdec_cli.core.kinds import MODEL
 from specdec_cli.core.request import MAX_ROWS, MAX_UNREAD
 from specdec_cli.engine import device
@@ -158,10 +159,11 @@ class Network:
     def release(self) -> None:
         """Drop weights that can be read again; they are read again, lazily, at their next use.
 
-        Wired ones stay: caches would be wired in their place.
+        Wired ones stay: caches would be wired in their place. So do those whose files are gone.
         """
         if self._in_use and self._reread is not None and not device.wires():
-            self.module.update(self._reread())
+            with suppress(OSError, SpecdecError):
+                self.module.update(self._reread())
         clear_cache()
         self._in_use = False
 

@@ -244,6 +244,11 @@ def removal(name: str, commit: str | None = None) -> Removal:
         if not folder.is_dir():
             raise NotAvailable(f"{name} is not in the model cache {cache.cache_folder()}", "specdec pairs lists all")
         scanned, repo = _scan(name)
+    if repo is None and commit is not None:
+        beside = sorted(one.name[:7] for one in folder.glob("snapshots/*") if one.name != commit)
+        if beside:  # the library cannot say which files are whose
+            message = f"{name} is damaged in the model cache, and {', '.join(beside)} is there beside {commit[:7]}"
+            raise NotAvailable(message, f"specdec rm {name} removes all of it")
     revisions = repo.revisions if repo else frozenset()
     going = {revision for revision in revisions if commit in (None, revision.commit_hash)}
     staying = revisions - going

@@ -19,7 +19,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.format import count
 from specdec_cli.core.kinds import HEAD
-from specdec_cli.core.readfile import read_file
+from specdec_cli.core.readfile import expanded, is_folder, read_file
 from specdec_cli.core.safetensors import INDEX, WEIGHTS, find_weights
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.hub import cache
@@ -136,7 +136,7 @@ def _ollama_models(place: str, root: Path) -> Iterator[FoundModel]:
 
 
 def _ollama_folders() -> list[Path]:
-    return [_expanded(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models")]
+    return [expanded(os.environ.get("OLLAMA_MODELS") or "~/.ollama/models").absolute()]
 
 
 def _lm_studio_folders() -> Iterator[Path]:
@@ -144,8 +144,9 @@ def _lm_studio_folders() -> Iterator[Path]:
 
     Its own `lms` looks at one home; all that it may have had are looked at here.
     """
-    pointed = Path(_text(_expanded("~/.lmstudio-home-pointer")))
-    for home in filter(Path.is_absolute, (pointed, _expanded("~/.cache/lm-studio"), _expanded("~/.lmstudio"))):
+    pointed = Path(_text(expanded("~/.lmstudio-home-pointer").absolute()))
+    usual = (expanded(path).absolute() for path in ("~/.cache/lm-studio", "~/.lmstudio"))
+    for home in filter(Path.is_absolute, (pointed, *usual)):
         chosen = jsonfile.read_or_empty(home / "settings.json").get("downloadsFolder")
         yield from filter(Path.is_absolute, (Path(str(chosen)), home / "models"))
 
@@ -154,12 +155,8 @@ def _other_caches() -> Iterator[Path]:
     """Hub caches besides ours: where it would be without HF_HUB_CACHE, without HF_HOME, without either."""
     shared = f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
     for home in filter(None, (os.environ.get("HF_HOME"), shared, "~/.cache/huggingface")):
-        if (folder := _expanded(home) / "hub").resolve() != cache.cache_folder().resolve():
+        if (folder := expanded(home).absolute() / "hub").resolve() != cache.cache_folder().resolve():
             yield folder
-
-
-def _expanded(path: str) -> Path:
-    return Path(os.path.expanduser(path)).absolute()  # noqa: PTH111 - unlike Path's, it never raises
 
 
 # Who keeps models, the folders where that may be, and how one of them is read.
@@ -211,10 +208,10 @@ def locate(name: str, revision: str | None = None) -> Path:
         return folder
     if name.startswith(HEAD):
         return cache.kept_head(name)
-    folder = Path(name).expanduser()
-    if folder.is_dir():
+    folder = expanded(name)
+    if is_folder(folder):
         return folder
-    if folder.exists():
+    if os.path.lexists(folder):
         raise NotAvailable(f"{name} is a file, but a model is a folder", "give the folder that holds config.json")
     cache.require_hub_id(name)
     if revision is None and (kept := elsewhere(name)):

@@ -16,7 +16,7 @@ from typing import Any
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.jsonfile import NotJson, kind_of, shown
-from specdec_cli.core.readfile import open_file
+from specdec_cli.core.readfile import expanded, open_file
 from specdec_cli.core.request import MAX_ROWS
 from specdec_cli.core.safetensors import INDEX, WEIGHTS, find_weights, read_header, refuse_pointer
 from specdec_cli.core.textfile import BYTE_ORDER_MARKS
@@ -107,7 +107,7 @@ class Checkpoint:
         """The same model under the adapter in the folder `name`. Raises: NotAvailable, Refused for a PEFT adapter."""
         if name is None:
             return self
-        folder = Path(name).expanduser()
+        folder = expanded(name)
         config = read_json(folder / "adapter_config.json", f"adapter {name}")
         if "lora_layers" in config and "num_layers" not in config:
             hint = "rename lora_layers to num_layers in its adapter_config.json"

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import cache, lru_cache
 from itertools import takewhile
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +22,7 @@ from llguidance.numpy import fill_next_token_bitmask
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, UsageError
+from specdec_cli.core.readfile import expanded
 from specdec_cli.core.request import MAX_DRAFT, Constraint, ShapeKind
 from specdec_cli.core.textfile import text_of_file
 from specdec_cli.models import schema, shape
@@ -462,7 +462,7 @@ def read_constraint(kind: ShapeKind, value: str, option: str) -> Constraint:
         raise UsageError(f"{option} is empty", "leave it out, or say what the answer must be")
     if kind == "regex" or (kind == "schema" and value.lstrip().startswith(("{", "["))):
         return Constraint(kind, value)
-    path, hint = Path(value).expanduser(), "name a file"
+    path, hint = expanded(value), "name a file"
     if kind == "schema":
         hint = f'give a file, or the JSON itself: {option} \'{{"type": "object"}}\''
     return Constraint(kind, text_of_file(path, f"{option} {path}", hint))

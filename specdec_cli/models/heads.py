@@ -326,8 +326,11 @@ def refuse_pickle(files: Iterable[str], name: str) -> None:
 
 
 def head_files(folder: Path) -> list[Path]:
-    """Every weight file of `folder`, in the index or not, and of its subfolders such as `mtp`."""
-    return sorted([*folder.glob("*.safetensors"), *folder.glob("*/*.safetensors")])
+    """Every weight file of `folder`, in the index or not, and of its subfolders such as `mtp`.
+
+    Not `._` files, in which macOS keeps a file's attributes on a disk that knows none.
+    """
+    return sorted([*folder.glob("[!.]*.safetensors"), *folder.glob("[!.]*/[!.]*.safetensors")])
 
 
 def _bare(headers: Mapping[Path, Header]) -> dict[str, Stored]:

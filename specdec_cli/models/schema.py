@@ -40,6 +40,8 @@ COUNTS = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "mi
 NAMES = {"$id", "id", "$anchor", "$dynamicAnchor"}
 # References to references, as far as they are followed: they may turn in a circle.
 MOST_STEPS = 32
+# Branches that are copied: a union may hold itself.
+MOST_COPIES = 256
 Schema = Mapping[str, Any]
 
 
@@ -54,13 +56,15 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def _spell(schema: dict[str, Any]) -> dict[str, Any]:
-    asked = deepcopy(schema)
-    for part in list(_parts(schema)):
+    asked, copies = deepcopy(schema), 0
+    for part in _parts(schema):  # of what is copied here, too
         for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone
             if isinstance(part[word], float) and part[word].is_integer():
                 part[word] = int(part[word])
-        if isinstance(part.get("oneOf"), list):  # the library cannot tell two references apart
-            part["oneOf"] = [deepcopy(_resolve(asked, branch)) for branch in part["oneOf"]]
+        if copies < MOST_COPIES and isinstance(branches := part.get("oneOf"), list):
+            # The library cannot tell two references apart.
+            part["oneOf"] = [deepcopy(_resolve(asked, branch)) for branch in branches]
+            copies += len(branches)
     return schema
 
 

@@ -131,11 +131,21 @@ def _call(found: Mapping[str, Any]) -> ToolCall:
     return sayable(found["name"], jsonfile.parse_object(arguments) if isinstance(arguments, str) else arguments)
 
 
+def _ends_in_word(text: str) -> bool:
+    """Whether JSON breaks off in a word, to which what follows may belong."""
+    try:
+        jsonfile.parse(text)
+    except jsonfile.NotJson as error:
+        return str(error).startswith("Unterminated string")
+    return False
+
+
 class MarkedReader:
     """Splits an answer into text and calls: a call is whole or it is text, and no text is held back without need.
 
     Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it
-    ends; what cannot be read then goes on as the text that it was.
+    ends; what cannot be read then goes on as the text that it was. The end mark may also be part of a word in a call's
+    JSON: then the call ends at a later one, and what cannot be read at that is text as far as the first.
     """
 
     def __init__(self, form: MarkedCalls, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -143,16 +153,25 @@ class MarkedReader:
         self._start, self._end = form.marks
         # Blanks before the first text are dropped once a call was read.
         self._held, self._inside, self._fresh, self._said = "", False, False, False
+        self._in_words: list[int] = []  # where the end marks end that are in words of the call
 
     def feed(self, text: str) -> Iterator[Piece]:
         """The pieces that `text` made certain; no text is empty."""
         self._held += text
+        yield from self._split(over=False)
+
+    def finish(self) -> Iterator[Piece]:
+        """The rest: an unfinished call is read as far as it came."""
+        yield from self._split(over=True)
+        yield from self._tell(len(self._held))
+
+    def _split(self, over: bool) -> Iterator[Piece]:
         while True:
             if self._inside:
-                end = self._held.find(self._end) if self._end else -1
-                if end < 0:
+                length = self._length() or (len(self._held) if over else 0)
+                if not length:
                     return
-                yield from self._close(end + len(self._end))
+                yield from self._close(length)
                 continue
             at = self._held.find(self._start)
             if at < 0:
@@ -162,12 +181,6 @@ class MarkedReader:
             yield from self._tell(len(self._held[:at].rstrip()))
             self._inside = True
 
-    def finish(self) -> Iterator[Piece]:
-        """The rest: an unfinished call is read as far as it came."""
-        if self._inside:
-            yield from self._close(len(self._held))
-        yield from self._tell(len(self._held))
-
     def _tell(self, length: int) -> list[Piece]:
         text, self._held = self._held[:length], self._held[length:]
         if self._fresh and not self._said:
@@ -175,14 +188,25 @@ class MarkedReader:
         self._said = self._said or bool(text)
         return [("text", text)] if text else []
 
+    def _length(self) -> int:
+        """That of the call with its end mark, 0 where that has not come."""
+        while self._end and (at := self._held.find(self._end, *self._in_words[-1:])) >= 0:
+            length = at + len(self._end)
+            if not (self._form.enforced and _ends_in_word(self._inner(length))):
+                return length
+            self._in_words.append(length)
+        return 0
+
+    def _inner(self, length: int) -> str:
+        return self._held[:length].lstrip().removeprefix(self._start).removesuffix(self._end)
+
     def _close(self, length: int) -> Sequence[Piece]:
-        """The calls in the first `length` characters, or their text where they cannot be read."""
-        self._inside = False
-        inner = self._held[:length].lstrip().removeprefix(self._start).removesuffix(self._end)
+        """The calls in the first `length` characters, or text up to the first end mark where they cannot be read."""
         calls: list[ToolCall] = []
         with suppress(SpecdecError):
-            calls = self._form.read(inner, self._tools)
+            calls = self._form.read(self._inner(length), self._tools)
+        ends, self._inside, self._in_words = [*self._in_words, length], False, []
         if not calls:
-            return self._tell(length)
+            return self._tell(ends[0])
         self._held, self._fresh = self._held[length:], True
         return calls

@@ -146,14 +146,18 @@ def one_call_a_turn(messages: Sequence[Message]) -> Messages:
 
 
 def _divided(message: Message, calls: Sequence[Any], results: Sequence[Message]) -> Messages:
-    """A turn a call, what is said and thought before the first; a result of no known call is the next one's."""
-    found, left, ids = list[Message](), list(results), {call["id"] for call in calls}
+    """A turn a call, what is said and thought before the first; a result of no known call is the next one's.
+
+    Calls of one id, as a protocol without ids has those of one function, take a result each.
+    """
+    found, left, ids = list[Message](), list(results), [call["id"] for call in calls]
     for place, call in enumerate(calls):
         found.append({**({"role": ASSISTANT, "content": ""} if place else message), "tool_calls": [call]})
-        its = [one for one in left if one.get("tool_call_id") == call["id"]]
-        its = its or [one for one in left if one.get("tool_call_id") not in ids][:1]
-        found += its
-        left = [one for one in left if one not in its]
+        its = [at for at, one in enumerate(left) if one.get("tool_call_id") == call["id"]]
+        its = its[:1] if call["id"] in ids[place + 1 :] else its
+        its = its or [at for at, one in enumerate(left) if one.get("tool_call_id") not in ids][:1]
+        found += [left[at] for at in its]
+        left = [one for at, one in enumerate(left) if at not in its]
     return [*found, *left]
 
 

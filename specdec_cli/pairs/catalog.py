@@ -7,11 +7,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from specdec_cli import hub
 from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.readfile import expanded, is_folder
 from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.pairs.pair import Pair, PairRow, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
@@ -58,7 +58,13 @@ def _as_kept(pair: Pair) -> Pair:
 
 def is_local(name: str) -> bool:
     """Whether the model is shipped inside the package, a kept head or a folder, so not in the Hub's cache."""
-    return name.startswith((hub.SHIPPED, HEAD)) or Path(name).expanduser().is_dir()
+    return name.startswith((hub.SHIPPED, HEAD)) or is_folder(expanded(name))
+
+
+def from_anywhere(name: str) -> str:
+    """`name` as it is found from any folder: a folder of the user's by its whole path."""
+    own = is_local(name) and not name.startswith((hub.SHIPPED, HEAD))
+    return str(expanded(name).absolute()) if own else name
 
 
 def network_forbidden() -> bool:

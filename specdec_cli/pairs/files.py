@@ -34,6 +34,7 @@ from specdec_cli.models.translation import Translation, sample_text
 from specdec_cli.models.vocab import VocabVerdict, compare
 from specdec_cli.pairs.catalog import (
     can_be_pulled,
+    from_anywhere,
     is_downloaded,
     is_local,
     network_forbidden,
@@ -340,7 +341,7 @@ def name_to_keep(name: str) -> str:
         return name
     folder = hub.locate(name)
     read_checkpoint(folder, name, weights=False, heads=is_head_only(folder))
-    return name if name.startswith(hub.SHIPPED) else str(Path(name).expanduser().absolute())
+    return from_anywhere(name)
 
 
 @dataclass(frozen=True, slots=True)

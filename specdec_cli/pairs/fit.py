@@ -204,7 +204,7 @@ class Fit:
         fitting = bisect_left(steps, True, key=lambda tokens: not self.at(tokens).fits)
         return longest if fitting == len(steps) else fitting * STEP
 
-    @property
+    @cached_property
     def memory_tokens(self) -> int | None:
         """The longest conversation that the memory holds; None where it bounds none.
 

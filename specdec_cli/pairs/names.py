@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import suppress
-from pathlib import Path
 
 from specdec_cli import hub
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.core.kinds import HEAD
-from specdec_cli.core.readfile import open_file
+from specdec_cli.core.readfile import expanded, open_file
 from specdec_cli.pairs.catalog import registry
 
 ADDRESS = re.compile(
@@ -48,8 +47,8 @@ def settle(name: str) -> str:
 
 
 def _is_gguf(name: str) -> bool:
-    with suppress(OSError, RuntimeError):
-        path = Path(name).expanduser()
+    with suppress(OSError):
+        path = expanded(name)
         if path.is_dir():
             return any(path.glob("*.gguf")) and not (path / "config.json").exists()
         if path.is_file() and not path.suffix:  # a blob of ollama's

@@ -82,11 +82,15 @@ class Pair:
         What only a pair can say comes from one: a revision or adapter of the target's from that of this name, beside
         another draft; a head, or a revision of the draft's, from the one that is found for the target.
         """
-        of_a_pair = self.target_revision or self.target_adapter
-        words = ["-p", self.name] if of_a_pair else ["--target", self.target]
+        words = ["-p", self.name] if self.of_a_pair else ["--target", self.target]
         if self.draft is None or self.draft.startswith(HEAD) or self.draft_revision:
             return words
         return [*words, "--draft", self.draft]
+
+    @property
+    def of_a_pair(self) -> bool:
+        """Whether it has a revision or an adapter of the target's, which no option names."""
+        return bool(self.target_revision or self.target_adapter)
 
     @property
     def stored(self) -> list[str]:

@@ -140,7 +140,8 @@ def _verify(snapshots: list[HubSnapshot], screen: PullDisplay) -> None:
 def _remember(pair: Pair, screen: PullDisplay) -> None:
     """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
-    pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)
+    if pair.name not in known.pairs or not _same(known.find(pair.name), pair):
+        pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)
     if pair.name not in known.pairs:
         models_toml.add_pair(user_file(), pair)
     elif not _same(known.find(pair.name), pair):

@@ -95,6 +95,8 @@ class DiskCache:
         except SpecdecError as error:
             self._fail(error.message)
             return False
+        if not self._fits(data.getbuffer().nbytes):  # what arrays of the slot share is written for each
+            return False
         self._hurry.clear()
         self._writing = self._writer.submit(self._write, entry, data)
         return True

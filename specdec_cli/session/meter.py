@@ -65,8 +65,11 @@ class GainMeter:
         return self.gain
 
     def measure(self) -> None:
-        """A plain step after a drafted round, if it is time for one and it is within the budget."""
-        if self._due() and self.agrees(self._within_budget()):
+        """A plain step after a drafted round, if it is time for one and it is within the budget.
+
+        None while other replies share its passes: its own caches are behind then, and would take the step for text.
+        """
+        if self.target.row is None and self._due() and self.agrees(self._within_budget()):
             began = self.outer_clock()
             self._measure(STEPS)
             self.seconds += self.outer_clock() - began
@@ -87,7 +90,9 @@ class GainMeter:
 
     def finish(self, complete: bool) -> Gain | None:
         """What drafting gained in all; `complete`: nobody interrupted, nor waits: there is time to measure again."""
-        if self.agrees(complete and self.meter.shows):
+        positions = self.target.network.positions
+        there = positions is None or len(self.context) + LAST_STEPS <= positions
+        if self.agrees(complete and self.meter.shows and there):
             self._measure(LAST_STEPS)
         self._refresh()
         return self.gain

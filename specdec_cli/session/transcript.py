@@ -25,7 +25,7 @@ from specdec_cli.session.conversation import Answer, Conversation, Turn
 
 VERSION = 1
 MOST_HEADER_BYTES = 1_000_000
-NAMES = ("pair", "target", "draft", "target_revision", "draft_revision")
+NAMES = ("pair", "target", "draft", "target_revision", "draft_revision", "target_adapter", "draft_adapter")
 
 
 @dataclass(frozen=True, slots=True)

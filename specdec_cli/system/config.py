@@ -9,6 +9,7 @@ from typing import Any
 import platformdirs
 
 from specdec_cli.core.errors import UsageError
+from specdec_cli.core.readfile import expanded
 from specdec_cli.core.tomlfile import TomlFile, edit_toml, read_toml
 
 NEW = "# Your settings of specdec: specdec help environment\n"
@@ -58,12 +59,11 @@ def model_folders(config: TomlFile | None = None) -> tuple[Path, ...]:
     """
     named = os.environ.get(FOLDERS_VARIABLE)
     if config is None and named is not None:
-        return tuple(Path(os.path.expanduser(one)).absolute() for one in named.split(os.pathsep) if one.strip())  # noqa: PTH111
+        return tuple(expanded(one).absolute() for one in named.split(os.pathsep) if one.strip())
     config = config or read_config()
     folders = config.values.get(FOLDERS, [])
     texts = isinstance(folders, list) and all(isinstance(folder, str) for folder in folders)
-    # `Path.expanduser` raises for the home of a user that does not exist.
-    paths = tuple(Path(os.path.expanduser(folder)) for folder in folders) if texts else ()  # noqa: PTH111
+    paths = tuple(expanded(folder) for folder in folders) if texts else ()
     if not texts or not all(path.is_absolute() and "\0" not in str(path) for path in paths):
         hint = f'for example: {FOLDERS} = ["~/models"]'
         raise UsageError(f"{config.place(FOLDERS)}: {FOLDERS} is not a list of absolute paths", hint)

@@ -134,6 +134,7 @@ def _request(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequ
         seed=options.seed,
         draft_context=pair.draft_context,
         own_context=models.draft_context is None,
+        of_a_pair=pair.of_a_pair,
     )
     return BenchRequest(pair, settings, drafts[1:], drafters, texts, models.force), spec.reason
 

@@ -144,6 +144,7 @@ class BenchSettings:
 
     Until the bench has begun, `prompts` is the file of the prompts ("": the bundled ones), and `max_tokens` may be 0:
     as many as the budget allows. `draft_context` is in effect, `own_context`: as the pair has it.
+    `of_a_pair`: the target is at a commit or under an adapter that only this pair names.
     """
 
     pair: str
@@ -163,6 +164,7 @@ class BenchSettings:
     seed: int
     draft_context: DraftContext | None = None
     own_context: bool = True
+    of_a_pair: bool = False
 
     @property
     def conditions(self) -> list[Condition]:

@@ -98,8 +98,9 @@ def command(report: Report) -> str:
     if settings.named and contender.draft in (None, settings.contenders[0].draft):
         models, own_context = f"-p {shlex.quote(settings.pair)}", settings.own_context
     else:
-        draft = f" --draft {shlex.quote(contender.draft)}" if contender.draft else ""
-        models, own_context = f"--target {shlex.quote(settings.target)}{draft}", settings.draft_context == DRAFT_CONTEXT
+        words = ["-p", settings.pair] if settings.of_a_pair else ["--target", settings.target]
+        words += ["--draft", contender.draft] if contender.draft else []
+        models, own_context = shlex.join(words), settings.draft_context == DRAFT_CONTEXT
     context = ""
     if settings.draft_context is not None and not own_context:
         context = f"SPECDEC_DRAFT_CONTEXT={settings.draft_context} "

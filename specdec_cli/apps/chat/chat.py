@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 from specdec_cli.apps.chat.screen import ChatScreen
@@ -21,8 +22,9 @@ from specdec_cli.core.kinds import HEADS, NONE
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.engine.device import clear_cache
-from specdec_cli.hub import locate
+from specdec_cli.hub import cache_folder, locate
 from specdec_cli.models.text import Thinking
+from specdec_cli.pairs.catalog import from_anywhere
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.disk_cache import LEAST_TOKENS
@@ -61,13 +63,13 @@ class Loaded:
         return f"{self.pair.name}: target {target}, {who if draft else 'no draft'}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The pair in a transcript; a revision is a commit where one is known."""
+        """The pair in a transcript, as it is found from any folder; a revision is a commit where one is known."""
         pair = self.pair
+        folders = {name: getattr(pair, name) for name in ("target", "draft", "target_adapter", "draft_adapter")}
         return {
             "pair": pair.name,
-            "target": pair.target,
+            **{name: folder and from_anywhere(folder) for name, folder in folders.items()},
             "target_revision": _commit(pair.target, pair.target_revision),
-            "draft": pair.draft,
             "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
         }
 
@@ -77,9 +79,12 @@ Open = Callable[[PairSpec], Loaded]
 
 
 def _commit(name: str, pinned: str | None) -> str | None:
-    """The commit of a cached snapshot, from the name of its folder; else the pinned revision."""
+    """The commit of a snapshot in our cache, from the name of its folder; else the pinned revision.
+
+    In other places no model is looked for by its commit.
+    """
     folder = locate(name, pinned)
-    return folder.name if folder.parent.name == "snapshots" else pinned
+    return folder.name if folder.parent.name == "snapshots" and folder.is_relative_to(cache_folder()) else pinned
 
 
 class Chat:
@@ -191,20 +196,30 @@ class Chat:
         self.saved_to = path if self.saved_to is not None else None
 
     def switch(self, spec: PairSpec) -> None:
-        """Loads another pair; two are never in memory. Raises: SpecdecError, after loading the old pair again."""
+        """Loads another pair, on a failure and on Ctrl-C the old one again. Raises: SpecdecError, `lost` or not."""
         before = self.loaded.spec
         self._keep_read(ends=True)
-        del self.loaded
-        gc.collect()
-        clear_cache()  # else the old weights stay in mlx's cache of freed buffers
         try:
-            self.loaded = self._open(spec)
-        except SpecdecError:
-            self.loaded = self._open(before)
+            self._load(spec)
+        except (Exception, KeyboardInterrupt) as error:
+            clear_frames(error.__traceback__)  # else what was loaded until then stays beside the old pair
+            self._load(before)
             raise
         if (pair := spec.pair) != before.pair:
             self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
+
+    def _load(self, spec: PairSpec) -> None:
+        """Two pairs are never in memory."""
+        vars(self).pop("loaded", None)
+        gc.collect()
+        clear_cache()  # else the old weights stay in mlx's cache of freed buffers
+        self.loaded = self._open(spec)
+
+    @property
+    def lost(self) -> bool:
+        """Whether another pair could not be loaded, nor the old one again: the chat cannot go on."""
+        return "loaded" not in vars(self)
 
     def save(self, path: Path) -> None:
         """Writes the transcript. Raises: SpecdecError."""
@@ -236,7 +251,7 @@ class Chat:
 
     def close(self) -> None:
         """The chat is over: what was read is on disk once this returns."""
-        if "loaded" in vars(self):  # not where another pair could not be loaded, nor this one again
+        if not self.lost:
             session = self.loaded.session
             if session.unkept_tokens >= LEAST_TOKENS and session.slot.nbytes > SOON_WRITTEN_BYTES:
                 self.screen.notice(f"keeping {size(session.slot.nbytes)} of what was read…")

@@ -15,6 +15,7 @@ from specdec_cli.apps.chat.settings import NAMES, THOUGHTS, WORDS
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count, percent, speed
 from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
+from specdec_cli.core.readfile import expanded
 from specdec_cli.core.request import Constraint, ShapeKind, flag, nearest, one_name
 from specdec_cli.core.stats import ChatStats
 from specdec_cli.core.template import THINK_WORDS, TemplateValues
@@ -88,7 +89,7 @@ def _files(begun: str) -> list[str]:
     """Files, and folders with a / at the end, whose path begins so."""
     folder, slash, start = begun.rpartition("/")
     try:
-        paths = sorted((Path(folder + slash) if begun else Path()).expanduser().iterdir())
+        paths = sorted(expanded(folder + slash).iterdir())
     except OSError:
         return []
     shown = [path for path in paths if start.startswith(".") or not path.name.startswith(".")]
@@ -263,7 +264,7 @@ def _load(chat: Chat, argument: str) -> None:
 def _path(argument: str, command: str) -> Path:
     if not argument:
         raise UsageError(f"{command} needs a file name", f"for example: {command} chat.jsonl")
-    return Path(argument).expanduser()
+    return expanded(argument)
 
 
 def _copy(chat: Chat, argument: str) -> None:

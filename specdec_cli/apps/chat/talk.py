@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, Protocol, TextIO
+from typing import Any, BinaryIO, Protocol, TextIO
 
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import Leave, run_command, suggestions
@@ -33,10 +33,9 @@ from specdec_cli.command.process import as_user_error
 from specdec_cli.command.values import parse_size
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
-from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import parse_draft_context
 from specdec_cli.core.textfile import as_utf8, decode_text, in_wide_units
-from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.catalog import from_anywhere, registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 from specdec_cli.session.disk_cache import DiskCache
@@ -110,21 +109,25 @@ def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:
 
 
 def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> PairSpec:
-    """The pair that is named, else the one of the transcript, else the default pair."""
+    """The pair that is named, else the one of the transcript, else the default pair.
+
+    Where the transcript's is listed, it is as it is listed: how it drafts stands nowhere else.
+    """
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
         return specify(models, shown=shown, plain=plain)
-    pair = Pair(
-        name=str(header.get("pair")),
-        target=header["target"],
-        draft=header.get("draft"),
-        target_revision=header.get("target_revision"),
-        draft_revision=header.get("draft_revision"),
-    )
+    revisions: dict[str, Any] = {name: header.get(name) for name in ("target_revision", "draft_revision")}
+    adapters: dict[str, Any] = {name: header.get(name) for name in ("target_adapter", "draft_adapter")}
+    pair = Pair(str(header.get("pair")), header["target"], header.get("draft"), **revisions, **adapters)
     listed = registry().pairs.get(pair.name)
-    if listed is not None and (listed.target, listed.draft) == (pair.target, pair.draft):
-        pair = replace(pair, k=listed.k)
-    return PairSpec(pair, models.drafter or DEFAULT_DRAFTER, "the pair of the saved conversation")
+    if listed is not None and _found(listed) == _found(pair):
+        pair = replace(listed, **revisions)
+    return replace(PairSpec.of(pair, models.drafter), reason="the pair of the saved conversation")
+
+
+def _found(pair: Pair) -> list[str]:
+    """Its models, each as it is found from any folder."""
+    return [from_anywhere(name) for name, _ in pair.models]
 
 
 def _reader(toolbar: Callable[[int], str], history: bool, out: TextIO | None) -> Reader:
@@ -187,11 +190,11 @@ def run_chat(
             return code or (0 if lenient else chat.unsaved_code)
         except KeyboardInterrupt:
             text = ""
-            if chat.presses.again():
+            if chat.presses.again() or chat.lost:
                 return INTERRUPTED
             chat.screen.notice("Ctrl-D or /exit leaves")
         except Exception as error:  # a chat outlives every failure of one turn: the conversation is worth more
-            if not line and not isinstance(error, SpecdecError):  # reading failed, and would again
+            if chat.lost or (not line and not isinstance(error, SpecdecError)):  # reading failed, and would again
                 raise
             failure = explained(error)
             chat.screen.error(failure)

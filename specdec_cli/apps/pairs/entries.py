@@ -7,7 +7,6 @@ import shlex
 import sys
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 
 from specdec_cli.apps.pairs.download import PullScreen
 from specdec_cli.apps.pairs.screen import print_pairs
@@ -16,6 +15,7 @@ from specdec_cli.command.options import StoredOptions
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import HEAD
+from specdec_cli.core.readfile import expanded
 from specdec_cli.core.request import parse_k
 from specdec_cli.pairs import catalog, files, registry, tuned
 from specdec_cli.pairs.choose import choose, drafted, fitting
@@ -89,7 +89,7 @@ def _named_pair(name: str, models: StoredOptions, k: str | None) -> Pair:
     if models.draft_adapter is not None and draft is None:
         raise UsageError(f"--draft-adapter {models.draft_adapter} has no draft", "name one: --draft ID")
     given = models.adapter, models.draft_adapter
-    adapter, draft_adapter = (folder and str(Path(folder).expanduser().absolute()) for folder in given)
+    adapter, draft_adapter = (folder and str(expanded(folder).absolute()) for folder in given)
     return Pair(
         name,
         files.name_to_keep(models.target),

@@ -43,7 +43,8 @@ def check(
         if others:
             found = found.shared_by(Share(1 + len(others)))
         verdict = judge(Fit.of(found, kv_bits), max_context, others)
-    if spec.reason:
+    # Its own head is known once its files are found.
+    if spec.reason and (found.draft is None or not spec.reason.startswith(choose.NO_DRAFT)):
         say(spec.reason)
     if json:
         print_json(sys.stdout, verdict.to_dict())
@@ -74,7 +75,7 @@ def pull(
         with PullScreen(sys.stderr).checking(asked) as report, files.explain_offline(offline):
             spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
         pair, reason = spec.pair, spec.reason
-    if reason:
+    if reason and not reason.startswith(choose.NO_DRAFT):  # its files may hold a head, as the verdict says
         say(reason)
 
     def agree(download_bytes: int) -> None:

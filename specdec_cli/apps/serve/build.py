@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -161,20 +161,27 @@ class ServerLog:
         return time.strftime("%H:%M:%S" if is_terminal(self._err) else "%Y-%m-%d %H:%M:%S")
 
     def reply(self, reply: Record) -> None:
-        """A reply is over."""
+        """A reply is over. It is the client's even where it cannot be written down: on a full disk the file ends."""
         self.say(reply_line(self._now(), reply.facts))
-        if self._file is not None:
+        with self._lock:
+            if self._file is None:
+                return
             said = {"time": round(time.time(), 3), **reply.facts, **reply.words}
-            with self._lock:
+            try:
                 self._file.write(json.dumps(said) + "\n")
                 self._file.flush()
+            except OSError as error:
+                self.say(f"--log ends here, it cannot be written: {error.strerror}")
+                with suppress(OSError):  # what could not be written before fails again
+                    self._file.close()
+                self._file = None
 
     def ended(self, status: SchedulerStatus) -> None:
         """What the server did; nothing where nobody asked."""
         rounds = status.totals.rounds
         accepted = f", {percent(rounds.draft_acceptance_rate)} of drafts accepted" if rounds.draft_n else ""
         if status.jobs:
-            self.say(f"{count(status.jobs, 'request')}, {count(rounds.emitted_tokens, 'token')} generated{accepted}")
+            self.say(f"{count(status.jobs, 'answer')}, {count(rounds.emitted_tokens, 'token')} generated{accepted}")
 
 
 @contextmanager

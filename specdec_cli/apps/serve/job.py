@@ -29,6 +29,7 @@ class Job:
     the conversation where the client does. `endpoint` says who asks, for the operator, such as `chat/completions`. With
     `raw` the answer continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the
     scheduler's first. With `unloads` the models go as soon as no job is left, unless one came later that keeps them.
+    With `open_ended` nobody asked for the answer's length: it is shorter where the memory holds no more.
     """
 
     prompt: tuple[int, ...]
@@ -39,6 +40,7 @@ class Job:
     raw: bool = False
     pair: str = ""
     unloads: bool = False
+    open_ended: bool = False
 
     @property
     def only_unloads(self) -> bool:
@@ -61,20 +63,20 @@ class TooLong(UsageError):
 class JobHandle:
     """A job that was taken on, and what is known of it. `came_at` is the clock when it came.
 
-    `read_tokens` of the prompt were read and `cached_tokens` reused. `reading` is the last chunk of a text that is
-    being read now.
+    `read_tokens` of the prompt were read, or were in a cache. `reading` is the last chunk of a text that is being read
+    now.
     """
 
     def __init__(self, job: Job, deliver: Deliver, came_at: float) -> None:
         self.job, self.came_at, self._deliver = job, came_at, deliver
         self.cancelled = False
-        self.read_tokens = self.cached_tokens = 0
+        self.read_tokens = 0
         self.reading: Reading | None = None
 
     @property
     def is_read(self) -> bool:
         """Whether all of its prompt was read."""
-        return self.read_tokens + self.cached_tokens == len(self.job.prompt)
+        return self.read_tokens == len(self.job.prompt)
 
     def cancel(self) -> None:
         """Nobody waits for it any more: it ends before its next round, or its next chunk of the prompt."""
@@ -88,8 +90,7 @@ class JobHandle:
                 if event.reader == "target":
                     self.read_tokens = event.read_tokens
             case Prefill():
-                self.reading, self.cached_tokens = None, event.cached_tokens
-                self.read_tokens = max(event.prompt_tokens - event.cached_tokens, 0)
+                self.reading, self.read_tokens = None, event.prompt_tokens
             case RoundDone():
                 self.reading = None
         try:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from specdec_cli.core.errors import UsageError
+from specdec_cli.core.readfile import expanded, is_folder
 from specdec_cli.core.request import Request
 from specdec_cli.core.template import TemplateValues
 from specdec_cli.engine.cache.rollback import common_prefix
@@ -99,8 +99,8 @@ class Model:
 
 def public_name(name: str) -> str:
     """`name`, or of a folder, which may be gone, only its last part."""
-    folder = Path(name).expanduser()
-    return folder.absolute().name if name.startswith(("/", "~", ".")) or folder.is_dir() else name
+    folder = expanded(name)
+    return folder.absolute().name if name.startswith(("/", "~", ".")) or is_folder(folder) else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from specdec_cli.apps.serve.conversations import CachedConversation
@@ -60,8 +60,9 @@ class RunningJob:
         self.emitted, self.drafted = 0, False
         self._chunk_tokens, self._read_tokens = FIRST_CHUNK_TOKENS, 0
         job = handle.job
+        most = most_tokens(job, kept.session.pair.fit) - len(job.prompt)
         self._events: Generator[Event | Ask] = kept.session.steps(
-            job.prompt, job.request, lambda: handle.cancelled, job.raw, member
+            job.prompt, replace(job.request, max_tokens=most), lambda: handle.cancelled, job.raw, member
         )
 
     def reads_for(self, job: Job) -> bool:
@@ -291,20 +292,23 @@ class Sharing:
 def require_room(job: Job, fit: Fit) -> None:
     """Refuse a job before anything is allocated for it.
 
-    Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone.
+    Raises: TooLong for the context, DoesNotFit for the memory, were it to run alone. Nothing is refused for the memory
+    where not even the models fit: whoever loaded them was told, and wants them all the same.
     """
     prompt, limit = len(job.prompt), fit.context.tokens(job.request)
     if limit is not None and prompt >= limit:
         hint = "shorten the conversation, or serve a pair with a longer context"
         raise TooLong(too_long(prompt, limit), hint)
-    if not (alone := with_jobs(fit, [job])).fits:
+    if fit.at(0).fits and not (alone := with_jobs(fit, [job])).fits:
         hint = f"ask for a shorter answer (max_tokens), or shorten the prompt; {fit.relief}"
         raise DoesNotFit(alone.shortage("models and caches"), hint)
 
 
 def most_tokens(job: Job, fit: Fit) -> int:
-    """Tokens that prompt and answer have at most."""
-    return fit.context.most(len(job.prompt), job.request)
+    """Tokens that prompt and answer have at most; what nobody asked for is no more than the memory holds."""
+    prompt = len(job.prompt)
+    most, memory = fit.context.most(prompt, job.request), fit.memory_tokens if job.open_ended else None
+    return most if memory is None else min(most, max(memory, prompt + 1))
 
 
 def with_jobs(fit: Fit, jobs: Sequence[Job]) -> Fit:

@@ -1,5 +1,6 @@
 """The cached model: its memo never changes what the network says; what a step reads; which caches are quantized."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,6 +48,9 @@ def test_a_released_draft_gives_its_memory_back_and_says_the_same_afterwards(tmp
     freed = held - mx.get_active_memory()
     assert freed >= model.weight_bytes and model.length == 0
     model.release()  # once more does nothing
+    np.testing.assert_array_equal(np.array(model.logits(ids, NOTHING)), before)
+    shutil.rmtree(checkpoint.folder)
+    model.release()  # what cannot be read again stays
     np.testing.assert_array_equal(np.array(model.logits(ids, NOTHING)), before)
 
 

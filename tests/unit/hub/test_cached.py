@@ -17,6 +17,7 @@ from fakes.hub_server import Blob
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, PartlyHere
 from specdec_cli.hub import cache as names
 from specdec_cli.hub import download
+from specdec_cli.hub.cached import removal
 from specdec_cli.hub.places import PACKAGE, locate
 
 INDEX = "model.safetensors.index.json"
@@ -144,6 +145,18 @@ def test_an_index_of_which_nothing_is_here_beside_other_weights_asks_for_nothing
     assert locate(NAME) == snapshot
     (snapshot / "model-00001-of-00002.safetensors").write_bytes(b"")
     assert refusal(NAME, kind=PartlyHere)[0].endswith("first model-00002-of-00002.safetensors")
+
+
+def test_one_commit_of_a_damaged_folder_is_not_removed_with_those_beside_it(cache):
+    """An update that was interrupted before its first file leaves a branch that points nowhere."""
+    snapshot = place(cache)
+    shutil.copytree(snapshot, other := snapshot.with_name("f" * 40), symlinks=True)
+    (names.repository(NAME) / "refs" / "main").write_text("e" * 40)
+    with pytest.raises(NotAvailable, match="fffffff is there beside") as refused:
+        removal(NAME, snapshot.name)
+    assert refused.value.hint == f"specdec rm {NAME} removes all of it" and removal(NAME).commits == ()
+    shutil.rmtree(other)
+    assert removal(NAME, snapshot.name).freed_bytes
 
 
 # What a download removes, and whether what is asked for fits on the disk

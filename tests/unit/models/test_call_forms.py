@@ -14,6 +14,7 @@ from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.models.tool_calls import Mark, ToolCall
+from specdec_cli.models.turns import one_call_a_turn
 
 SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
 TOOLS = [
@@ -366,6 +367,15 @@ def test_a_turn_of_two_calls_goes_back_in_the_order_and_with_all_words(tmp_path,
     text = rendered(tokenizer, [U, TWO, *results("r", "l")])
     assert text.endswith(HISTORY[kind]) and text.count("get_current_weather") == 1
     assert rendered(tokenizer, [U, TWO, *results("l", "r")]) == text or kind == "gemma"
+
+
+@pytest.mark.parametrize("second", ["22", "11"])
+def test_calls_of_one_id_take_a_result_each(second):
+    """Ollama's protocol has no ids, so that the name is one; the first call took both results."""
+    calls = [called("w", "w", {"city": city}) for city in ("Paris", "Rome")]
+    said = [{"role": "tool", "tool_call_id": "w", "content": words} for words in ("11", second)]
+    turns = one_call_a_turn([U, {"role": "assistant", "content": "", "tool_calls": calls}, *said])
+    assert turns[2::2] == said and [one["tool_calls"] for one in turns[1::2]] == [calls[:1], calls[1:]]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -317,6 +317,21 @@ def test_one_of_several_tagged_definitions_is_enforced_as_pydantic_writes_it(doc
     assert unenforced(Constraint("schema", json.dumps(TAGGED))) == ()
 
 
+UNION = {"oneOf": [{"$ref": "#/$defs/cat"}, {"$ref": "#/$defs/dog"}]}
+BIRD = {"type": "object", "properties": {"kind": {"const": "bird"}}, "required": ["kind"]}
+OWNER = {"type": "object", "properties": {"kind": {"const": "owner"}, "pet": UNION}, "required": ["kind", "pet"]}
+
+
+@pytest.mark.parametrize(
+    "branches", [[UNION, BIRD], [OWNER, BIRD], [{"$ref": "#/$defs/owner"}, BIRD]], ids=["union", "field", "reference"]
+)
+def test_a_union_inside_a_branch_of_another_is_enforced_as_one_alone(branches):
+    schema = {"oneOf": branches, "$defs": {**TAGGED["$defs"], "owner": OWNER}}
+    for document in ({"kind": "cat"}, {"kind": "bird"}, {"kind": "owner", "pet": {"kind": "cat"}}, {"kind": "owner"}):
+        valid = Draft202012Validator(schema).is_valid(document)
+        assert accepts(Constraint("schema", json.dumps(schema)), document) is valid
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("change", [{"maxLength": 0, "maxItems": 0}, {"type": ["object", "null"]}])
 def test_control_a_mask_that_is_too_narrow_or_too_wide_is_found(monkeypatch, change):

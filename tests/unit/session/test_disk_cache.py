@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import asdict
+from collections import deque
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -147,6 +148,21 @@ def test_the_least_recently_used_goes_first_and_what_is_too_large_is_not_kept(we
     assert not any(cache.write("print", read_slot(weights)) for _ in range(2))
     assert not (tmp_path / "small").exists()
     assert len(told) == 1 and told[0].endswith(" is not kept on disk, where all together may take 1 kB")
+
+
+def test_an_entry_stays_beside_a_longer_one_that_cannot_return_to_where_it_ends():
+    short, longer = (Entry("print", "", (length,), {"target.read": PROMPT[:length]}) for length in (4, 6))
+    assert not short.is_in(longer)
+    assert all(short.is_in(replace(longer, ends=ends)) for ends in ((4, 6), None))
+
+
+def test_an_entry_is_compared_with_the_limit_by_its_own_size(tmp_path):
+    """States of a window share arrays in memory, and are written one by one."""
+    slot, told = Slot(*(CachedModel(one, "m") for one in networks("gemma3_text"))), []
+    for turn in (1, 2, 3):
+        for model in (slot.target, slot.draft):
+            deque(model.prefill([3 + i * i % 250 for i in range(400 * turn)]), maxlen=0)
+    assert not DiskCache(tmp_path / "disk", slot.nbytes, told.append).write("print", slot) and len(told) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_told_once(weights, tmp_path):

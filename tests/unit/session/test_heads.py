@@ -11,6 +11,7 @@ from fakes.raw_qwen import MOE, config_of, raw_tensors, write_checkpoint
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.events import Finish, RoundDone, Start
 from specdec_cli.core.request import Request
+from specdec_cli.models.tokenizer_files import read_alike
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.fit import Fit
@@ -71,6 +72,14 @@ def test_the_targets_own_head_drafts_if_it_is_asked_for_or_proves_itself(folders
     assert found.draft_kind == "mtp" and found.first.draft.head.agreement.share > 0.9
     _, rounds, _ = said(found.session(), k=3, drafter=drafter)
     assert any(round.drafter == "mtp" and round.accepted for round in rounds)
+
+
+@pytest.mark.parametrize("name", ["._model.safetensors", "._tokenizer.json", "._tokenizer.model"])
+def test_what_macos_keeps_beside_files_on_a_disk_without_attributes_is_no_part_of_a_model(tmp_path, name):
+    folder = counting_folder(tmp_path / "m")
+    (folder / name).write_bytes(b"\0\5\x16\7")
+    assert loaded(folder, drafter="auto").draft_kind == "mtp"
+    assert read_alike(folder, counting_folder(tmp_path / "n"))
 
 
 def test_one_that_nobody_asked_for_is_left_alone_with_a_line_that_says_why(tmp_path):

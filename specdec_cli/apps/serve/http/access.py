@@ -56,7 +56,7 @@ class AccessPolicy:
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         name = host_and_port(host)[0]
         # On an open interface any address will do: no page's owner can have pointed that here.
-        ours = name in LOOPBACK or (not is_loopback(self.host) and (name == self.host.lower() or is_address(name)))
+        ours = name in (*LOOPBACK, self.host.lower()) or (not is_loopback(self.host) and is_address(name))
         if not ours and host not in self.hosts and name not in self.hosts:
             names = f"it is localhost:{self.port}, and --allow-host gives it more names"
             raise HttpError(403, f"the Host {shown(host)} is not this server's: {names}", code="host")
@@ -73,8 +73,8 @@ class AccessPolicy:
             raise HttpError(431, f"a head of {size} bytes exceeds the limit of {MOST_HEAD_BYTES}")
         if self.key is not None and path not in ("/health", "/") and not path.startswith(PAGE_PREFIX):
             scheme, _, token = headers.get("authorization", "").partition(" ")
-            given = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
-            if not hmac.compare_digest(given.encode(), self.key.encode()):
+            given = headers.get("x-api-key", ""), token.strip() if scheme.lower() == "bearer" else ""
+            if not any(hmac.compare_digest(one.encode(), self.key.encode()) for one in given):
                 raise HttpError(401, "this server requires its key: as Authorization: Bearer, or as x-api-key")
 
 

@@ -134,8 +134,8 @@ class ChatRequest:
     `tools` are the functions that may be called, in OpenAI's shape; of `must_call` one has to be. `one_call`: at most
     one call an answer. `template` is what the template is asked beside them. `rounds`: the client wants to see every
     round. `shape` names the field that asks for the answer's shape. `choices` counts answers to each prompt, `stream`
-    asks for them as they come. Of the prompt only the last `truncated` tokens are read; -1: what fits. `unloads`: as
-    a job's.
+    asks for them as they come. Of the prompt only the last `truncated` tokens are read; -1: what fits. `unloads` and
+    `open_ended`: as a job's.
     """
 
     request: Request
@@ -158,6 +158,7 @@ class ChatRequest:
     endpoint: str = ""
     model: str = ""
     unloads: bool = False
+    open_ended: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property

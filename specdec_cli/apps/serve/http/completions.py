@@ -471,6 +471,22 @@ class TextDialect(ChunkDialect):
     """An answer as a `text_completion`, or as its chunks."""
 
     chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
+    _told: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def choice(
+        self,
+        choice: int,
+        said: dict[str, Any],
+        answer: ServedAnswer,
+        scores: Sequence[TokenLogprob],
+        reason: str | None,
+    ) -> dict[str, Any]:
+        """As any; its tokens begin behind those of the chunks before."""
+        found = ChunkDialect.choice(self, choice, said, answer, scores, reason)
+        if table := found["logprobs"]:
+            table["text_offset"] = [self._told[choice] + offset for offset in table["text_offset"]]
+            self._told[choice] += sum(map(len, table["tokens"]))
+        return found
 
     def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         assert isinstance(delta, TextDelta)

@@ -23,7 +23,7 @@ from specdec_cli.core.jsonfile import NotJson, parse_object, shown
 from specdec_cli.core.request import BOUNDS, Constraint, Request
 from specdec_cli.models.turns import Message
 
-# Of an answer whose length nobody names, where the context has room for more.
+# Of an answer whose length nobody names, where context and memory have room for more.
 USUAL_TOKENS = 16_384
 LENGTHS = ("max_completion_tokens", "max_output_tokens", "max_tokens", "n_predict")
 FORMATS = ("text", "json_object", "json_schema")
@@ -45,14 +45,19 @@ def chat_request(
         rounds=body.specdec,
         conversation_id=body.prompt_cache_key,
         endpoint=endpoint,
+        open_ended=length_of(body) is None,
         **more,
     )
 
 
+def length_of(body: Asked) -> int | None:
+    """The tokens of the longest answer that is asked for; None where nobody names any."""
+    return next((length for name in LENGTHS if (length := getattr(body, name)) is not None), None)
+
+
 def request_of(body: Asked, model: Model, **more: Any) -> Request:
     """The model's own with what `body` asks for, and `more`. Raises: HttpError."""
-    base, vocab_size = model.base, model.vocab_size
-    lengths = (length for name in LENGTHS if (length := getattr(body, name)) is not None)
+    base, vocab_size, length = model.base, model.vocab_size, length_of(body)
     values = {name: getattr(body, name) for name in BOUNDS}
     if body.repeat_penalty is not None:
         values["repetition_penalty"] = body.repeat_penalty
@@ -64,7 +69,7 @@ def request_of(body: Asked, model: Model, **more: Any) -> Request:
     ends = require_tokens("stop_token_ids", body.stop_token_ids, vocab_size)
     return replace(
         base,
-        max_tokens=next(lengths, USUAL_TOKENS),
+        max_tokens=USUAL_TOKENS if length is None else length,
         stop=tuple(filter(None, body.stop_sequences or body.stop)),
         seed=body.seed,
         sampling={**base.sampling, **{name: value for name, value in values.items() if value is not None}},

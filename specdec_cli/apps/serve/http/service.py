@@ -136,7 +136,8 @@ class Service:
         try:
             for choice, (attempt, prompt, prefixes) in enumerate(jobs):
                 each, raw = replace(request, attempt=attempt), ask.text is not None or ask.begun
-                job = Job(prompt, each, prefixes, ask.conversation_id, ask.endpoint, raw, model.pair, ask.unloads)
+                whose = ask.conversation_id, ask.endpoint, raw, model.pair
+                job = Job(prompt, each, prefixes, *whose, ask.unloads, ask.open_ended)
                 handles.append(self.scheduler.submit(job, partial(events.deliver, choice)))
         except SpecdecError as error:
             for handle in handles:

@@ -78,7 +78,8 @@ def _functions(tool: Tool, path: str, nested: bool) -> list[dict[str, Any]]:
     """The function that `tool` is, or those of a namespace, which is how Codex groups the tools of one server."""
     if tool.type == "namespace" and not nested:
         space = required(tool.name, f"{path}.name")
-        inside = [_functions(one, f"{path}.tools[{place}]", nested)[0] for place, one in enumerate(tool.tools)]
+        parts = (_functions(one, f"{path}.tools[{place}]", nested) for place, one in enumerate(tool.tools))
+        inside = [one for part in parts for one in part]
         for one in inside:
             one["function"]["name"] = qualified(space, one["function"]["name"])
         return inside

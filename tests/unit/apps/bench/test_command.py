@@ -12,11 +12,12 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.bench import Simulated, read_back
+from fakes.bench import DRAFT, Simulated, read_back, sample_result
 from fakes.machine import MACHINES
 from fakes.models import TINY, tiny_folder
 from specdec_cli.apps.bench.bench import parse_lengths
 from specdec_cli.apps.bench.report import reports
+from specdec_cli.apps.bench.sentences import command
 from specdec_cli.command.table import CONTENDERS
 from specdec_cli.command.values import parse_seconds
 from specdec_cli.core.kinds import DRAFTERS
@@ -155,6 +156,24 @@ def test_a_bench_records_the_draft_context_in_effect_and_keeps_the_machine_awake
     assert seen == ["awake", (context, own)]
 
 
+<<<<<<< HEAD
+def test_the_next_command_after_another_draft_keeps_the_adapter_of_the_pair(specdec, monkeypatch):
+    """The bug: it named the target alone, which is another model."""
+    found = []
+
+    def load_machine(request, cancelled, tell, report):
+        found.append(request.settings)
+        raise KeyboardInterrupt
+
+    models = 'schema_version = 1\n[pairs.mine]\ntarget = "specdec:demo/target"\ntarget_adapter = "/a"\n'
+    specdec.models.write_text(models)
+    monkeypatch.setattr("specdec_cli.apps.bench.live.load_machine", load_machine)
+    assert specdec("bench", "-q", "-p", "mine", "--draft", "specdec:demo/draft")[0] == 130
+    result = sample_result(budget_seconds=120.0)
+    settings = replace(found[0], contenders=result.settings.contenders)
+    (report,) = reports(replace(result, settings=settings))
+    assert command(report).startswith(f"specdec run -p mine --draft {DRAFT.draft} ")
+=======
 def test_a_file_that_cannot_be_written_loses_nothing_of_what_was_measured(specdec, monkeypatch, tmp_path):
     first, second, texts = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "texts"
     texts.write_text("0.8 1\n0.8 2\n0.8 3\n")
@@ -173,6 +192,7 @@ def test_a_file_that_cannot_be_written_loses_nothing_of_what_was_measured(specde
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
     assert specdec.refused(*line)[1] == f"--export {first} cannot be written: {tmp_path} may not be changed"
     assert not first.exists()
+>>>>>>> mend4
 
 
 @pytest.mark.parametrize(

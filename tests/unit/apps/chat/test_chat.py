@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
 import pytest
+from huggingface_hub import constants
 from mlx.utils import tree_flatten
 
-from fakes.chat import chat_with, networks, ran, recorded, tokenizer_in
+from fakes.chat import PAIR, chat_with, networks, ran, recorded, tokenizer_in
+from fakes.hub_cache import COMMIT, NAME, place
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
-from specdec_cli.apps.chat.talk import LineReader, is_open, unfenced
+from specdec_cli.apps.chat.talk import LineReader, is_open, spec_for, unfenced
+from specdec_cli.command.options import ModelOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
+from specdec_cli.hub import locate
+from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.limits import HEADROOM
+from specdec_cli.pairs.pair import Pair, PairSpec
+from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.signals import Presses
+from specdec_cli.session.transcript import Transcript
 from specdec_cli.terminal.display import TraceDisplay
 
 
@@ -93,6 +102,28 @@ def test_another_pair_takes_over_and_a_failing_one_leaves_the_old(pair):
     assert chat.loaded.pair.name == "demo"
 
 
+@pytest.mark.parametrize("again", [True, False])
+def test_ctrl_c_amid_a_switch_loads_the_old_pair_again_and_without_one_the_chat_ends(pair, again):
+    """The bug: every further message failed with `'Chat' object has no attribute 'loaded'`."""
+    session = recorded(*pair)
+
+    def open_pair(spec):
+        if spec.pair.name == "demo":
+            raise KeyboardInterrupt
+        if not again:
+            raise NotAvailable("tiny is gone", "mend it")
+        return Loaded(spec, session)
+
+    opened = chat, _, err = chat_with(session, open_pair, max_tokens=4)
+    if again:
+        assert ran(opened, "/pair demo", "hello")[0] == 0 and len(chat.conversation.turns) == 1
+        assert chat.loaded.pair.name == "tiny" and "Ctrl-D or /exit leaves" in err.getvalue()
+        return
+    with pytest.raises(NotAvailable, match="tiny is gone"):
+        ran(opened, "/pair demo", "hello", lenient=True)
+    chat.close()
+
+
 def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_buffers(pair):
     """The bug: freed weights went into mlx's cache, so that both pairs were in memory."""
     nets = networks("qwen3")
@@ -134,6 +165,42 @@ def test_a_head_is_not_named_as_if_it_were_a_second_model(opened):
     same = SimpleNamespace(pair=SimpleNamespace(names=("org/m", "org/m"), draft_kind="model"))
     assert Loaded(spec, same).summary.endswith("target org/m, draft org/m")  # the same folder twice
     assert Loaded(spec, own).summary == f"{spec.pair.name}: target org/hybrid, its own head (mtp)"
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_chat_goes_on_with_a_model_wherever_it_lies(tmp_path, monkeypatch, ours):
+    """The bug: the commit of a model in another Hub cache was kept, by which it is not found there."""
+    other = Path.home() / ".cache/huggingface/hub"
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(other if ours else tmp_path))
+    place(other)
+    kept = Loaded(PairSpec(Pair("tiny", NAME, None)), None).to_dict()
+    assert kept["target_revision"] == (COMMIT if ours else None)
+    assert locate(kept["target"], kept["target_revision"]).is_relative_to(other)
+
+
+def test_a_chat_goes_on_from_another_folder(tmp_path, monkeypatch):
+    """The bug: `--target m` was kept as `m`, which is nothing elsewhere."""
+    (tmp_path / "m").mkdir()
+    monkeypatch.chdir(tmp_path)
+    kept = Loaded(PairSpec(Pair("m", "m", "specdec:demo/draft")), None).to_dict()
+    assert (kept["target"], kept["draft"]) == (str(tmp_path / "m"), "specdec:demo/draft")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_chat_goes_on_with_all_that_its_pair_says(tmp_path, monkeypatch, listed):
+    """The bug: adapters, drafter, draft context and stop_repetition were lost, so that another model answered."""
+    adapters = {"target_adapter": str(tmp_path / "a"), "draft_adapter": str(tmp_path / "b")}
+    own = {"drafter": "ngram", "draft_context": 99, "stop_repetition": 3, "k": 5} if listed else {}
+    pair = Pair("mine", PAIR.target, PAIR.draft, **adapters, **own)
+    if listed:
+        monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+        values = {"target": pair.target, "draft": pair.draft} | adapters | own
+        lines = [f"{name} = {json.dumps(value)}" for name, value in values.items()]
+        (tmp_path / "models.toml").write_text("\n".join(["schema_version = 1", "[pairs.mine]", *lines]))
+        pair = registry().pairs["mine"]
+    header = Loaded(PairSpec.of(pair), None).to_dict()
+    found = spec_for(Transcript(Conversation(), header=header), ModelOptions(), shown=False, plain=True)
+    assert (found.pair, found.drafter) == (pair, PairSpec.of(pair).drafter)
 
 
 def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):

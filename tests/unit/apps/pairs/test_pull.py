@@ -148,6 +148,12 @@ def test_pull_by_ids_remembers_the_pair_under_the_targets_name(world):
     )
 
 
+def test_of_two_pairs_of_the_same_models_the_one_that_was_named_becomes_the_default(world):
+    pair = f'target = "{BIG}"\ndraft = "{SMALL}"\n'
+    world.models.write_text(f"schema_version = 1\n[pairs.one]\n{pair}k = 2\n[pairs.two]\n{pair}k = 7\n")
+    assert "two is here and is now the default pair" in world("pull", "two").err
+
+
 @pytest.mark.macos
 def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(world):
     """The Hub and a Mac's disk ignore case."""

@@ -5,6 +5,7 @@ import json
 import os
 import re
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,7 @@ import specdec_cli
 from fakes.models import tiny_folder
 from fakes.serving import model_of
 from fakes.tool_model import tool_folder
-from specdec_cli.apps.serve.build import ServerLog, pairs_here, reply_line, spec_here
+from specdec_cli.apps.serve.build import ServerLog, pairs_here, reply_line, spec_here, words_file
 from specdec_cli.apps.serve.http import llama
 from specdec_cli.apps.serve.http.errors import HttpError
 from specdec_cli.apps.serve.http.service import settled
@@ -88,6 +89,20 @@ def test_a_server_s_own_log_begins_anew_once_it_is_long_and_no_other_file_does(t
     ServerLog(io.StringIO(), quiet=False, plain=True).reply(LINE)  # no file at all
 
 
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
+def test_a_log_on_a_full_disk_ends_and_says_so_once():
+    """The bug: its error took the place of every answer."""
+    err = io.StringIO()
+    with words_file(FULL) as file:
+        log = ServerLog(err, quiet=False, plain=True, file=file)
+        for _ in range(2):
+            log.reply(LINE)
+    assert err.getvalue().count("--log ends here, it cannot be written: No space left on device") == 1
+
+
 def test_of_the_logs_of_many_ports_the_newest_stay():
     for port in range(1, 40):
         path = servers.new_log(port)
@@ -107,6 +122,13 @@ def test_the_first_lines_say_where_the_server_is_and_for_whom(key, who):
     assert lines[0] == f"demo serves {who}. OpenAI clients use http://127.0.0.1:8040/v1;"
     assert lines[1] == "Anthropic, Ollama and llama.cpp clients, and browsers, use http://127.0.0.1:8040"
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_last_line_counts_answers_of_which_a_request_may_have_several():
+    """It said "5 requests" of three, one of which had `n: 3`."""
+    err = io.StringIO()
+    ServerLog(err, quiet=False, plain=True).ended(SchedulerStatus(jobs=5))
+    assert err.getvalue() == "5 answers, 0 tokens generated\n"
 
 
 def test_a_pair_of_folders_is_public_name_without_their_paths(tmp_path):

@@ -5,9 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from fakes.chat import fit_of, networks, tokenizer_in
+from fakes.chat import BYTES, NEVER_STOP, fit_of, networks, tokenizer_in
+from fakes.server import local
 from fakes.serving import Client, answer, desk_of, ids, job, tiny_loaded
+from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.errors import DoesNotFit
+from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.limits import HEADROOM
@@ -107,3 +110,14 @@ def test_a_server_says_when_its_jobs_will_take_most_of_the_memory_and_how_to_get
     few, most = said[: said.index(None)], said[said.index(None) + 1 : -2]
     assert not any(few) and most and all(words.startswith("memory 9") for words in most)
     assert most[0].partition(": ")[2] in refused.value.hint and "--drafter none frees" in refused.value.hint
+
+
+def test_an_answer_whose_length_nobody_asked_for_is_as_long_as_the_memory_allows(tiny, open_desk):
+    """Without `max_tokens` 16,384 were counted: on a small machine every such request was a 413."""
+    fit = replace(tiny.fit, usable_bytes=int(1.02 * tiny.fit.at(1280).peak_bytes / HEADROOM))
+    model = Model("tiny", "t", None, tiny.tokenizer, BYTES, None, Request(k=4, logit_bias=NEVER_STOP))
+    with local(model, open_desk(replace(tiny, fit=fit))) as client:
+        asked = {"prompt": ids(1260)}, {"prompt": ids(1260), "n_predict": 400}, {"prompt": ids(1600)}
+        replies = [client.post("/v1/completions", json=body) for body in asked]
+    assert [reply.status_code for reply in replies] == [200, 413, 413]
+    assert replies[0].json()["usage"]["total_tokens"] == fit.memory_tokens == 1280

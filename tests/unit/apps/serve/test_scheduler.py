@@ -183,6 +183,16 @@ def test_what_exceeds_the_memory_is_refused_before_anything_is_allocated(tmp_pat
     assert refused.value.hint and not small.status().running and not small.status().conversations
 
 
+def test_a_pair_that_was_loaded_though_it_does_not_fit_answers(tmp_path, open_desk):
+    """--force loaded it, and every request was refused for the memory; the context bounds it all the same."""
+    pair = tiny_loaded(tmp_path, context_limit=128)
+    desk = open_desk(replace(pair, fit=replace(pair.fit, usable_bytes=pair.fit.weight_bytes // 2)))
+    clients = [Client(desk, job(ids(30, seed))) for seed in range(2)]
+    assert [client.wait().end.tokens for client in clients] == [alone(pair, client.job) for client in clients]
+    with pytest.raises(TooLong):
+        desk.submit(job(ids(128)), print)
+
+
 def test_a_prompt_of_exactly_the_context_is_refused_and_one_token_less_is_answered(tmp_path, open_desk):
     desk = open_desk(tiny_loaded(tmp_path, context_limit=32))
     with pytest.raises(TooLong, match="prompt is too long: 32 tokens > 31 maximum"):

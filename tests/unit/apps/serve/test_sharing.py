@@ -15,6 +15,9 @@ from specdec_cli.apps.serve.scheduler import FairClock, Scheduler
 from specdec_cli.core.events import Failure, Finish, RoundDone
 from specdec_cli.engine.batch import Batch, Member
 from specdec_cli.engine.cache.rows import MOST_GAPS
+from specdec_cli.engine.planning import policy
+from specdec_cli.engine.planning.policy import Plan
+from specdec_cli.session.meter import STEPS, GainMeter
 
 
 @pytest.fixture
@@ -95,6 +98,22 @@ def test_a_row_of_values_that_are_no_numbers_ends_its_own_request(pair, desk, mo
     ends = [client.end for client in together(desk, jobs)]
     assert sum(isinstance(end, Failure) and "not numbers" in end.message for end in ends) == 1
     assert all(end.tokens == alone(pair, one) for end, one in zip(ends, jobs, strict=True) if isinstance(end, Finish))
+
+
+def test_no_plain_step_is_measured_in_a_row_of_a_shared_pass(pair, desk, monkeypatch):
+    """It was fed to caches that were behind, so that the reply went on with another text once it was alone."""
+
+    def drafts(situation, others):
+        drafted = Plan(situation.network, min(3, situation.most), shared=True)
+        return drafted if situation.network and situation.most and not situation.first else Plan(shared=True)
+
+    monkeypatch.setattr(policy, "plan_shared", drafts)
+    monkeypatch.setattr(GainMeter, "_due", lambda meter: meter._drafted and meter.left > STEPS + 1)
+    monkeypatch.setattr(GainMeter, "_within_budget", lambda meter: True)
+    jobs = [job(ids(20, n), 24 * (n + 1)) for n in range(3)]
+    clients = together(desk, jobs)
+    assert max(sizes(clients)) > 1
+    assert [client.end.tokens for client in clients] == [alone(pair, one) for one in jobs]
 
 
 def test_a_fixed_k_shares_but_where_its_rounds_decide_what_is_drawn(pair, desk):
@@ -220,6 +239,14 @@ def test_drafts_stay_in_shared_passes_where_these_take_less_time_a_token_than_pl
         sharing.observe(asked, 1.0)
     sharing.observe(asked[:2], 1.0)
     assert sharing._batch.takes_drafts
+
+
+def test_a_network_whose_shared_passes_can_hold_no_drafts_is_given_none(three):
+    sharing, asked = three
+    sharing.proof = replace(sharing.proof, takes_drafts=False)
+    sharing.choose(asked, 1 << 60)
+    assert go_on(sharing, asked, 1.0, drafts=False)
+    assert not sharing._batch.takes_drafts
 
 
 def test_drafts_that_are_tried_and_lose_are_no_reason_to_take_turns(three):

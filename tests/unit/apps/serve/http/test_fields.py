@@ -189,6 +189,21 @@ def test_a_logprob_of_nothing_is_a_number_of_json(dialect, tiny_pair):
     assert text.count("-9999.0") == 2 and "-0.5" in text
 
 
+def test_a_stream_s_offsets_go_on_for_each_choice_and_are_those_of_the_whole(tooled):
+    """They began at 0 in every chunk."""
+    scores = [TokenLogprob(token, -1.0, ()) for token in tooled.tokenizer.encode("It is so.")]
+    answer = SimpleNamespace(model=tooled)
+
+    def offsets(*parts):
+        dialect = completions.TextDialect(SimpleNamespace(request=Request(logprobs=0)))
+        told = [dialect.choice(n, {}, answer, part, None)["logprobs"] for part in parts for n in (0, 1)]
+        return [[at for one in told[n::2] for at in one["text_offset"]] for n in (0, 1)]
+
+    whole = offsets(scores)
+    assert whole[0] == whole[1] == sorted(set(whole[0])) and len(scores) > 3
+    assert offsets(scores[:1], (), scores[1:3], scores[3:]) == whole
+
+
 def test_the_document_has_the_rows_of_the_code():
     text = (Path(specdec_cli.__file__).parent / "docs/serve.md").read_text("utf-8")
     cells = re.findall(r"^\| (`.*`) \| (.*) \|$", text, re.M)

@@ -30,6 +30,7 @@ def shape_of(body):
 OWN, PAGE, KEY = "http://127.0.0.1:8040", "http://localhost:3000", {"x-api-key": "secret"}
 POLICIES = {
     "alone": {},
+    "a loopback of its own": {"host": "127.0.0.2"},
     "a key": {"host": "0.0.0.0", "key": "secret"},
     "a page": {"origins": (PAGE,), "key": "secret"},
     # A webview of VS Code has another origin at every start: none that could be named let it in.
@@ -62,10 +63,18 @@ ACCESS = {
         *hosts("evil.example", "", "[::1", "localhost.evil.com:8040", "192.168.1.9:8040"),
         *origins("http://127.0.0.1:8041", "http://localhost:8040", f"{OWN}.evil.example", f"{OWN}/", "null"),
     ],
-    ("a key", 200): [{"Authorization": "Bearer secret"}, {"Authorization": "bearer secret"}, KEY],
+    ("a loopback of its own", 200): hosts("127.0.0.2:8040", "127.0.0.2", "localhost:8040"),
+    ("a loopback of its own", 403): hosts("127.0.0.3:8040", "evil.example"),
+    ("a key", 200): [
+        *({"Authorization": right} for right in ("Bearer secret", "bearer secret")),
+        # A client that has a key of another server's in its environment sends both.
+        *({"Authorization": f"Bearer {one}", "x-api-key": other} for one, other in (("secret", "x"), ("x", "secret"))),
+        KEY,
+    ],
     ("a key", 401): [
         *({"Authorization": wrong} for wrong in ("Bearer secre", "Basic secret", "Bearersecret")),
         *({"x-api-key": wrong} for wrong in ("secrets", b"\xff\xfe")),
+        {"Authorization": "Bearer x", "x-api-key": "x"},
         {},
     ],
     ("a page", 200): origins(PAGE, OWN, **KEY),

@@ -14,7 +14,7 @@ from specdec_cli.apps.serve.http.llama import health
 from specdec_cli.apps.serve.job import JobHandle, SchedulerStatus
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
-from specdec_cli.core.events import Reading
+from specdec_cli.core.events import Prefill, Reading
 from specdec_cli.core.request import Request
 from specdec_cli.models.fill import Fill
 
@@ -205,3 +205,11 @@ def test_health_tells_how_far_a_prompt_is_read():
     (told,) = health(model, SchedulerStatus(running=(handle,)))["jobs"]
     assert told == {"endpoint": "test", "prompt_tokens": 900, "read_tokens": 512}
     assert "jobs" not in health(model, SchedulerStatus())
+
+
+def test_of_a_prompt_that_was_read_all_is_read_whatever_a_cache_held_of_it():
+    """The bug: 850 of 900, and then 100, for what was in a cache was no longer counted."""
+    handle = JobHandle(job(ids(900)), lambda event: None, 0.0)
+    for event, read, done in ((Reading("target", 850, 900), 850, False), (Prefill(900, 800, 0.1), 900, True)):
+        handle.notify(event)
+        assert (handle.read_tokens, handle.is_read) == (read, done)

@@ -56,6 +56,13 @@ def split(model, text, sizes):
 
 
 A, B = ("read", {"path": "a.py", "deep": True}), ("read", {"path": "b.py", "deep": False})
+END, CUT = "</tool_call>", '<tool_call>{"name": "re</tool_call>'
+
+
+def marked(path):
+    return "read", {"path": path, "deep": True}
+
+
 CASES = [
     ("no call <tool> at all\n", ("no call <tool> at all\n", [])),
     (written("a.py"), ("", [A])),
@@ -68,6 +75,14 @@ CASES = [
     ('Look:\n<tool_call>\n{"name": "re', ('Look:\n<tool_call>\n{"name": "re', [])),
     ("a <tool_call", ("a <tool_call", [])),
     ("<tool_call>{broken</tool_call>\n" + written("a.py"), ("<tool_call>{broken</tool_call>", [A])),
+    # The end mark in a word, where it ended the call: it became text.
+    (f"So: {written(f'{END}, {END}')}\n{written('a.py')} Done.", ("So: Done.", [marked(f"{END}, {END}"), A])),
+    (written(END).removesuffix(f"\n{END}"), ("", [marked(END)])),
+    (CUT, (CUT, [])),
+    (f'{CUT} I read <tool_call>{{"a": "b{END}.', (f'{CUT} I read <tool_call>{{"a": "b{END}.', [])),
+    (f"{CUT} so\n{written('a.py')}", (f"{CUT} so", [A])),
+    (f"{CUT} so {written('a.py').removesuffix(END)}", (f"{CUT} so", [A])),
+    (f'<tool_call>["{END}"]{END} so', (f'<tool_call>["{END}"]{END} so', [])),
 ]
 
 
@@ -285,6 +300,16 @@ def test_a_function_of_a_namespace_is_called_by_both_names_as_codex_groups_those
     result = {"type": "function_call_output", "call_id": item.call_id, "output": "text"}
     gpt.responses.create(input=[{"role": "user", "content": "Read."}, item, result], **asked)
     assert '<tool_call>\n{"name": "mcp__files.read"' in tooled.text(desk.jobs[-1].job.prompt)
+
+
+def test_a_namespace_in_another_keeps_all_its_functions_and_one_may_be_empty(tooled, scripted):
+    """All but the first of the inner one's were dropped, and an empty inner one was a 500."""
+    client, desk = scripted("Done.")
+    empty, both = {"type": "namespace", "name": "e"}, [{"type": "function", "name": name} for name in "ab"]
+    space = {"type": "namespace", "name": "n", "tools": [empty, {"type": "namespace", "name": "m", "tools": both}]}
+    assert client.post("/v1/responses", json={"input": "Hi", "tools": [space, empty]}).status_code == 200
+    prompt = tooled.text(desk.jobs[-1].job.prompt)
+    assert [prompt.count(f'"n.m.{name}"') for name in "ab"] == [1, 1]
 
 
 NO_TYPE = [{}, {"description": "none"}, {"properties": {"a": {"type": "string"}}}, {"type": ["object", "null"]},
