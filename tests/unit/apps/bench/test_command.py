@@ -156,7 +156,6 @@ def test_a_bench_records_the_draft_context_in_effect_and_keeps_the_machine_awake
     assert seen == ["awake", (context, own)]
 
 
-<<<<<<< HEAD
 def test_the_next_command_after_another_draft_keeps_the_adapter_of_the_pair(specdec, monkeypatch):
     """The bug: it named the target alone, which is another model."""
     found = []
@@ -173,7 +172,8 @@ def test_the_next_command_after_another_draft_keeps_the_adapter_of_the_pair(spec
     settings = replace(found[0], contenders=result.settings.contenders)
     (report,) = reports(replace(result, settings=settings))
     assert command(report).startswith(f"specdec run -p mine --draft {DRAFT.draft} ")
-=======
+
+
 def test_a_file_that_cannot_be_written_loses_nothing_of_what_was_measured(specdec, monkeypatch, tmp_path):
     first, second, texts = tmp_path / "a.json", tmp_path / "b.json", tmp_path / "texts"
     texts.write_text("0.8 1\n0.8 2\n0.8 3\n")
@@ -192,7 +192,6 @@ def test_a_file_that_cannot_be_written_loses_nothing_of_what_was_measured(specde
     monkeypatch.setattr("os.access", lambda path, mode: path != tmp_path)
     assert specdec.refused(*line)[1] == f"--export {first} cannot be written: {tmp_path} may not be changed"
     assert not first.exists()
->>>>>>> mend4
 
 
 @pytest.mark.parametrize(
