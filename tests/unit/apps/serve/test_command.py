@@ -143,7 +143,7 @@ def test_ctrl_c_ends_it_at_once_during_an_answer(tmp_path):
     assert (process.returncode, out) == (130, "") and "Traceback" not in err
     lines = err.splitlines()
     assert lines[1] == f"demo serves this machine only. OpenAI clients use http://127.0.0.1:{port}/v1;"
-    assert "completions cut short" in lines[-2] and lines[-1].startswith("1 request, ")
+    assert "completions cut short" in lines[-2] and lines[-1].startswith("1 answer, ")
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
     assert json.loads((tmp_path / "log").read_text())["prompt"] == "def f("
 
