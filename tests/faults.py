@@ -51,6 +51,14 @@ FAULTS = (
         "mx.take(logits, self.ids, axis=-1)",
         "unit/engine/drafters/test_translated.py::test_its_law_lies_on_what_it_can_say_and_is_one",
     ),
+    # Requests that share passes.
+    Fault(
+        "a plain step is measured in a row of a shared pass",
+        "session/meter.py",
+        "if self.target.row is None and self._due()",
+        "if self._due()",
+        "unit/apps/serve/test_sharing.py::test_no_plain_step_is_measured_in_a_row_of_a_shared_pass",
+    ),
     # Rules, rounds and caches.
     Fault(
         "one more accepted where K > 3",
