@@ -506,9 +506,8 @@ def _class_hints(folder: Path, names: Names) -> Any:
 
 def _main_file(folder: Path, name: str) -> Path:
     """The file that the tokenizer is made of. Raises: NotAvailable, by name, if there is none, or an empty one."""
-    found = [
-        path for pattern in WHOLE for path in sorted(folder.glob(pattern)) if path.is_file() and path.name[0] != "."
-    ]
+    there = (path for pattern in WHOLE for path in sorted(folder.glob(pattern)))
+    found = [path for path in there if path.is_file() and path.name[0] != "."]
     parts = [folder / part for part in IN_PARTS]
     found += parts if all(part.is_file() for part in parts) else []
     if not found:

@@ -14,12 +14,9 @@ SETTINGS, TEMPLATE = "tokenizer_config.json", "chat_template"
 
 def tokenizer_files(folder: Path) -> list[Path]:
     """All that says how ids are text, and messages; not macOS's `._` files. Raises: OSError."""
-    names = (path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in ENDINGS)
-    return [
-        path
-        for path in names
-        if path.name not in OTHERS and not path.name.endswith(".index.json") and path.name[0] != "."
-    ]
+    there = (path for path in sorted(folder.iterdir()) if path.name[0] != ".")
+    files = (path for path in there if path.is_file() and path.suffix in ENDINGS)
+    return [path for path in files if path.name not in OTHERS and not path.name.endswith(".index.json")]
 
 
 def read_alike(one: Path, other: Path) -> bool:

@@ -67,6 +67,15 @@ def from_anywhere(name: str) -> str:
     return str(expanded(name).absolute()) if own else name
 
 
+def findable(pair: Pair) -> Pair:
+    """`pair` as it is found from any folder: models and adapters in folders of the user's by their whole paths."""
+    draft, adapter, draft_adapter = (
+        name and from_anywhere(name) for name in (pair.draft, pair.target_adapter, pair.draft_adapter)
+    )
+    target = from_anywhere(pair.target)
+    return replace(pair, target=target, draft=draft, target_adapter=adapter, draft_adapter=draft_adapter)
+
+
 def network_forbidden() -> bool:
     """Whether HF_HUB_OFFLINE is set."""
     return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")

@@ -24,7 +24,7 @@ from specdec_cli.core.stats import ChatStats
 from specdec_cli.engine.device import clear_cache
 from specdec_cli.hub import cache_folder, locate
 from specdec_cli.models.text import Thinking
-from specdec_cli.pairs.catalog import from_anywhere
+from specdec_cli.pairs.catalog import findable
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Answer, Conversation, Fitted, Turn
 from specdec_cli.session.disk_cache import LEAST_TOKENS
@@ -64,11 +64,13 @@ class Loaded:
 
     def to_dict(self) -> dict[str, Any]:
         """The pair in a transcript, as it is found from any folder; a revision is a commit where one is known."""
-        pair = self.pair
-        folders = {name: getattr(pair, name) for name in ("target", "draft", "target_adapter", "draft_adapter")}
+        pair = findable(self.pair)
         return {
             "pair": pair.name,
-            **{name: folder and from_anywhere(folder) for name, folder in folders.items()},
+            "target": pair.target,
+            "draft": pair.draft,
+            "target_adapter": pair.target_adapter,
+            "draft_adapter": pair.draft_adapter,
             "target_revision": _commit(pair.target, pair.target_revision),
             "draft_revision": _commit(pair.draft, pair.draft_revision) if pair.draft else None,
         }

@@ -35,7 +35,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.request import parse_draft_context
 from specdec_cli.core.textfile import as_utf8, decode_text, in_wide_units
-from specdec_cli.pairs.catalog import from_anywhere, registry
+from specdec_cli.pairs.catalog import findable, registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 from specdec_cli.session.disk_cache import DiskCache
@@ -127,7 +127,7 @@ def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain
 
 def _found(pair: Pair) -> list[str]:
     """Its models, each as it is found from any folder."""
-    return [from_anywhere(name) for name, _ in pair.models]
+    return [name for name, _ in findable(pair).models]
 
 
 def _reader(toolbar: Callable[[int], str], history: bool, out: TextIO | None) -> Reader:

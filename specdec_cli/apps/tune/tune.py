@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from specdec_cli.apps.tune import documents, kept, screen
 from specdec_cli.apps.tune.figures import Trained
@@ -23,8 +22,8 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import duration
 from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import DEFAULT_K
-from specdec_cli.pairs.catalog import registry
-from specdec_cli.pairs.files import find, name_to_keep
+from specdec_cli.pairs.catalog import findable, registry
+from specdec_cli.pairs.files import find
 from specdec_cli.pairs.pair import DEMO, NAME, Pair
 from specdec_cli.pairs.registry import add_pair, user_file
 from specdec_cli.pairs.tuned import folder_of, tuned_folder
@@ -116,15 +115,7 @@ def _train(tuning: Tuning, minutes: int, name: str, write: bool) -> None:
         say(f"not kept: {verdict.refusal}")
     elif write:
         note = f"{learner.spec.pair.name}, {learner.made} on {len(tuning.parts.trained)} documents"
-        add_pair(user_file(), replace(_found_from_anywhere(learner.listed(verdict.place)), name=name, note=note))
+        add_pair(user_file(), replace(findable(learner.listed(verdict.place)), name=name, note=note))
         say(f"kept as the pair {name}: specdec run -p {name} 'your prompt'")
     else:
         say(f"kept: specdec pairs add {shlex.join([name, *learner.listed(verdict.place).stored])}")
-
-
-def _found_from_anywhere(pair: Pair) -> Pair:
-    """`pair` with the whole paths of its folders."""
-    given = pair.target_adapter, pair.draft_adapter
-    adapter, draft_adapter = (folder and str(Path(folder).expanduser().absolute()) for folder in given)
-    target, draft = name_to_keep(pair.target), pair.draft and name_to_keep(pair.draft)
-    return replace(pair, target=target, draft=draft, target_adapter=adapter, draft_adapter=draft_adapter)

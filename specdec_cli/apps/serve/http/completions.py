@@ -325,8 +325,8 @@ class ChunkDialect(Dialect):
         """The whole answer."""
 
     @abstractmethod
-    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
-        """Log-probabilities of tokens, the stop token included where it was generated."""
+    def table(self, choice: int, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+        """Log-probabilities of the next tokens of a choice, the stop token included where it was generated."""
 
     def read(self, answer: ServedAnswer) -> bytes:
         """How much was read, for clients that asked to see what happens; nobody else waits for it."""
@@ -368,7 +368,7 @@ class ChunkDialect(Dialect):
         reason: str | None,
     ) -> dict[str, Any]:
         """One entry of `choices`."""
-        table = None if self.ask.request.logprobs is None else self.table(answer.model.tokenizer, scores)
+        table = None if self.ask.request.logprobs is None else self.table(choice, answer.model.tokenizer, scores)
         return {"index": choice, **said, "logprobs": table, "finish_reason": reason}
 
     def event(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
@@ -447,7 +447,7 @@ class ChatDialect(ChunkDialect):
             ]
         return {"message": found}
 
-    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+    def table(self, choice: int, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
         """One entry a token, each with its best alternatives."""
 
         def entry(token: int, logprob: float) -> dict[str, Any]:
@@ -473,21 +473,6 @@ class TextDialect(ChunkDialect):
     chunk, object, prefix = "text_completion", "text_completion", "cmpl-"
     _told: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
 
-    def choice(
-        self,
-        choice: int,
-        said: dict[str, Any],
-        answer: ServedAnswer,
-        scores: Sequence[TokenLogprob],
-        reason: str | None,
-    ) -> dict[str, Any]:
-        """As any; its tokens begin behind those of the chunks before."""
-        found = ChunkDialect.choice(self, choice, said, answer, scores, reason)
-        if table := found["logprobs"]:
-            table["text_offset"] = [self._told[choice] + offset for offset in table["text_offset"]]
-            self._told[choice] += sum(map(len, table["tokens"]))
-        return found
-
     def say(self, choice: int, delta: Delta, answer: ServedAnswer) -> bytes:
         assert isinstance(delta, TextDelta)
         return self.event([self.choice(choice, {"text": delta.text}, answer, answer.new_scores(), None)])
@@ -498,12 +483,13 @@ class TextDialect(ChunkDialect):
     def content(self, answer: ServedAnswer) -> dict[str, Any]:
         return {"text": answer.text}
 
-    def table(self, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
+    def table(self, choice: int, tokenizer: Tokenizer, scores: Sequence[TokenLogprob]) -> dict[str, Any]:
         texts = [tokenizer.piece(score.token) for score in scores]
+        *offsets, self._told[choice] = accumulate(map(len, texts), initial=self._told[choice])
         tops = [{tokenizer.piece(token): finite(logprob) for token, logprob in score.top} for score in scores]
         return {
             "tokens": texts,
             "token_logprobs": [finite(score.logprob) for score in scores],
             "top_logprobs": tops,
-            "text_offset": [*accumulate(map(len, texts), initial=0)][:-1],
+            "text_offset": offsets,
         }

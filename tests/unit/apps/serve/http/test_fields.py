@@ -185,7 +185,8 @@ def test_a_logprob_of_nothing_is_a_number_of_json(dialect, tiny_pair):
     """Beside a bias of minus infinity; JSON has no infinity, and clients fail at the word."""
     tokenizer = Tokenizer.load(tiny_pair[0], "tiny", TINY)
     score = TokenLogprob(5, -math.inf, ((5, -math.inf), (6, -0.5)))
-    text = json.dumps(dialect.table(None, tokenizer, [score]), allow_nan=False)
+    made = dialect(SimpleNamespace(request=Request(logprobs=0)))
+    text = json.dumps(made.table(0, tokenizer, [score]), allow_nan=False)
     assert text.count("-9999.0") == 2 and "-0.5" in text
 
 
