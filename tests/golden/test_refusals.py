@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,27 +20,11 @@ from fakes.command import Command
 from fakes.models import TINY, other_letters, tiny_folder
 from fakes.ui_script import script
 from golden.masks import mask
-from golden.record import DATA, RECORDING, collected
+from golden.record import Table
 from specdec_cli.core.events import to_dict
 
-FILE = DATA / "refusals.txt"
 BIG, SMALL = "mlx-community/Llama-3.2-3B-Instruct-4bit", "mlx-community/Llama-3.2-1B-Instruct-4bit"
-Row = tuple[str, str]  # a state and a command
-
-
-def table() -> Iterator[tuple[Row, list[str]]]:
-    """Each row with the lines that were recorded of it."""
-    state, command, lines = "", "", list[str]()
-    for line in [*FILE.read_text("utf-8").splitlines(), "## "]:
-        if line.startswith("  "):
-            lines.append(line.strip())
-        elif line:
-            if command:
-                yield (state, command), lines
-            state, command, lines = (line[3:], "", []) if line.startswith("## ") else (state, line, [])
-
-
-ROWS = dict(table())
+TABLE = Table("refusals")
 
 
 def new(home: Path) -> None:
@@ -181,27 +165,11 @@ def written(text: str) -> Callable[[Path], object]:
     return lambda home: (home / "config.toml").write_text("# mine\n" + text.replace(" / ", "\n") + "\n")
 
 
-STATES |= {state: written(state) for state, _ in ROWS if state not in STATES}
+STATES |= {state: written(state) for state, _ in TABLE.rows if state not in STATES}
 
 
-@pytest.fixture(scope="module")
-def found():
-    """What was refused this time."""
-    yield from collected(FILE, as_text)
-
-
-def as_text(said):
-    parts = []
-    for state in STATES:
-        rows = [(command, said.get((where, command), lines)) for (where, command), lines in ROWS.items()]
-        told = ["\n".join([command, *(f"  {line}" for line in lines)]) for command, lines in rows]
-        here = [text for text, (where, _) in zip(told, ROWS, strict=True) if where == state]
-        parts.append("\n".join([f"## {state}", "", *here, ""]))
-    return "\n".join(parts)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")
-def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_pair, monkeypatch, capsys):
+@pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: f"{row[0]}: {row[1]}")
+def test_a_refusal_is_two_lines_and_changes_nothing(row, tmp_path, tiny_pair, monkeypatch, capsys):
     """No weight is read for it, and what the person keeps stays as it was."""
     state, line = row
     STATES[state](tmp_path)
@@ -220,7 +188,6 @@ def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_p
         monkeypatch.setenv(name, value)
     code, message, hint = command.refused(*words[1:])
     assert code > 1, message
-    found[row] = [f"{code} {mask(message, tmp_path)}", mask(hint, tmp_path)]
-    assert RECORDING or found[row] == ROWS[row]
+    TABLE.check(*row, f"{code} {mask(message, tmp_path)}", mask(hint, tmp_path))
     assert kept == [path for path in (command.models, command.config) if path.is_file()]
     assert before == [path.read_bytes() for path in kept]
