@@ -61,11 +61,12 @@ class Table:
                 lines.pop()
 
     def check(self, heading: str, row: str, *lines: str) -> None:
-        """Raises: AssertionError where they are not as recorded."""
+        """Raises: AssertionError where they are not as recorded, but for spaces at their ends."""
+        found = [line.rstrip() for line in lines]
         if RECORDING:
-            self.rows[heading, row] = list(lines)
+            self.rows[heading, row] = found
             self._file.write_text("\n".join(self._parts()), "utf-8")
-        assert list(lines) == self.rows.get((heading, row), [])
+        require_same(f"{self._file.stem} > {heading} > {row}", self.rows.get((heading, row), []), found)
 
     def _parts(self) -> Iterator[str]:
         """The text of each heading."""

@@ -6,6 +6,8 @@ message, and the hint. To add one, write the options and record.
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def calls(tiny_pair):
     return {
         "session.reply(prompt)": lambda prompt: pair.session().reply(prompt, max_tokens=4),
         'session.reply("hello", ...)': reply,
-        "list(session.reply(...))": lambda **options: list(pair.session().reply("hello", **options)),
+        "list(session.reply(...))": lambda prompt="hello", **options: list(pair.session().reply(prompt, **options)),
         "load(target, draft, ...)": lambda **options: specdec.load(**{"target": target, "draft": draft} | options),
         "load(Pair(...))": lambda **values: specdec.load(
             specdec.Pair(**{"name": "own", "target": target, "draft": None} | values)
@@ -47,7 +49,7 @@ def calls(tiny_pair):
 @pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: f"{row[0]}: {row[1]}")
 def test_a_call_that_cannot_be_done_is_refused_in_two_lines(row, calls, tmp_path):
     """Some were taken in silence, others raised TypeError or KeyError; -1 tokens of context were all of it."""
-    names = {name: getattr(specdec, name) for name in ("Request", "Constraint")} | {"np": np}
+    names = {name: getattr(specdec, name) for name in ("Request", "Constraint")} | {"np": np, "inf": inf}
     with pytest.raises(specdec.SpecdecError) as refused:
         eval(f"call({row[1]})", names | {"call": calls[row[0]]})
     error = refused.value

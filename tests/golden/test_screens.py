@@ -292,7 +292,7 @@ def test_a_screen_is_as_recorded(claim, monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     out = io.StringIO()
     SCREENS[claim](out)
-    TABLE.check(claim, "", *(line.rstrip() for line in out.getvalue().rstrip("\n").splitlines()))
+    TABLE.check(claim, "", *out.getvalue().rstrip("\n").splitlines())
 
 
 def test_nothing_is_recorded_that_is_drawn_no_more():
