@@ -15,7 +15,8 @@ from typing import ClassVar
 
 import pyte
 
-ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS", "LINES")}
+OWN = ("NO_COLOR", "COLUMNS", "LINES", "PAGER", "LESS")
+ENVIRONMENT = {key: value for key, value in os.environ.items() if key not in OWN}
 COLUMNS, ROWS = 80, 40
 PROMPTS = b"\x1b[6n"  # the editor of a chat asks once where it begins
 
@@ -25,13 +26,13 @@ class Terminal:
 
     started: ClassVar[list[subprocess.Popen]] = []
 
-    def __init__(self, home, *arguments, program=(sys.executable, "-m", "specdec_cli"), **environment):
-        self.screen = pyte.HistoryScreen(COLUMNS, ROWS, history=5000)
+    def __init__(self, home, *arguments, program=(sys.executable, "-m", "specdec_cli"), rows=ROWS, **environment):
+        self.screen = pyte.HistoryScreen(COLUMNS, rows, history=5000)
         self.screen.write_process_input = self.type
         self._stream = pyte.ByteStream(self.screen)
         self.raw = b""
         self._master, slave = pty.openpty()
-        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, COLUMNS, 0, 0))
         own = {"TERM": "xterm-256color", "HOME": str(home)}
         streams = {"stdin": slave, "stdout": slave, "stderr": slave}
         self.process = subprocess.Popen(

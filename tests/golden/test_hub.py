@@ -1,6 +1,6 @@
 """Golden (f): what a pair's way from a Hub to its removal says, and every call with its bytes, in order, as recorded.
 
-Ten kinds of repository, five commands each, real calls over loopback. The small files of a pull come four at a time,
+Fifteen kinds of repository, five commands each, real calls over loopback. Small files of a pull come four at a time,
 so those calls are sorted by file; all others stand in the order in which they arrived.
 """
 
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import save
 
@@ -37,7 +38,14 @@ PAIRS = {
     "sidecar": 'target = "org/sidecar"\ndrafter = "mtp"',
     "pinned revision": 'target = "org/plain"\ntarget_revision = "OLD"',
     "partly here": 'target = "org/plain"',
+    "assistant": 'target = "org/gemma"\ndraft = "org/gemma-it-assistant"',
+    "sidecar partly here": 'target = "org/sidecar"\ndrafter = "mtp"',
+    "announced head": 'target = "org/bare"\nhead_from = "org/announced"',
+    "no head": 'target = "org/bare"\nhead_from = "org/bare"',
+    "unknown family": 'target = "org/bare"\nhead_from = "org/unknown"',
 }
+GONE = {"partly here": "model.safetensors", "sidecar partly here": "mtp/model.safetensors"}
+UNKNOWN = {"mtp.layers.0.mixer.q_proj.weight": np.zeros((2, 2), np.float32)}
 COMMANDS = {
     "check": "check p --json",
     "pull": "pull p",
@@ -47,7 +55,7 @@ COMMANDS = {
 }
 
 
-def publish(hub, root):
+def publish(hub, root, gemma):
     """Every repository; returns the commit that a pair pins, which is no longer the newest."""
     models = {part: contents(folder) for part, folder in model_folders("qwen3", root / "qwen3").items()}
     tensors, tokenizer = counting_tensors(), models["draft"]["tokenizer.json"]
@@ -63,6 +71,10 @@ def publish(hub, root):
     hub.commit("org/head", {"config.json": json.dumps(HEAD_CONFIG).encode(), "model.safetensors": head})
     hub.commit("org/sidecar", bare | {"mtp/model.safetensors": head, "other/model.safetensors": b"x" * 5000})
     hub.commit("org/whole", whole | {"model.safetensors": save(tensors)})
+    for name, folder in zip(("org/gemma", "org/gemma-it-assistant"), gemma, strict=True):
+        hub.commit(name, contents(folder))
+    hub.commit("org/announced", whole)
+    hub.commit("org/unknown", whole | {"model.safetensors": save(head_or_trunk(tensors, False) | UNKNOWN)})
     hub.commit("org/fp8", whole | {"model.safetensors": in_fp8(save(tensors))})
     return old
 
@@ -107,10 +119,10 @@ def person(hub, root):
 
 
 @pytest.mark.slow
-def test_verdicts_files_and_calls_are_as_recorded(tmp_path):
+def test_verdicts_files_and_calls_are_as_recorded(tmp_path, gemma_folders):
     items = {}
     with HubServer() as hub:
-        old = publish(hub, tmp_path)
+        old = publish(hub, tmp_path, gemma_folders)
         root = tmp_path / "person"
         root.mkdir()
         with person(hub, root) as said:
@@ -118,10 +130,12 @@ def test_verdicts_files_and_calls_are_as_recorded(tmp_path):
                 for left in root.iterdir():
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
                 (root / "models.toml").write_text(f"schema_version = 1\n[pairs.p]\n{entry.replace('OLD', old)}\n")
-                if name == "partly here":
+                if name in GONE:
                     assert said(COMMANDS["pull"])[0] == 0
-                    next(root.rglob("snapshots/*/model.safetensors")).resolve().unlink()
+                    next(root.rglob(f"snapshots/*/{GONE[name]}")).resolve().unlink()
+                    items[f"{name}: run before"] = said(COMMANDS["run"])
                 items |= {f"{name}: {command}": said(line) for command, line in COMMANDS.items()}
+                assert not items[f"{name}: pull"][0] or not [*root.rglob("specdec/heads/*")]
     agree("hub", items)
 
 

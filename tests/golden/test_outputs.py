@@ -12,18 +12,16 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
-import pexpect
-import pyte
 import pytest
 
 import specdec_cli as specdec
 from fakes.command import Command
 from fakes.scripted_model import Script, scripted_folder
+from fakes.terminal import Terminal
 from golden.masks import LIVE, WIDTHS, mask, mask_race
 from golden.record import DATA, agree, require_same
 from specdec_cli.core.events import to_dict
@@ -192,26 +190,14 @@ def test_exchanges_over_http_are_as_recorded(tmp_path):
 
 def frames(arguments, home):
     """What stands on a terminal of 80 columns at the end."""
-    screen = pyte.Screen(80, 40)
-    stream = pyte.Stream(screen)
-    environment = {"HOME": str(home), "TERM": "xterm-256color", "PATH": "/bin"}
-    arguments = ["-m", "specdec_cli", *map(str, arguments)]
-    given = {"encoding": "utf-8", "dimensions": (40, 80), "cwd": home, "env": environment}
-    child = pexpect.spawn(sys.executable, arguments, **given)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        try:
-            stream.feed(child.read_nonblocking(65_536, timeout=0.3))
-        except pexpect.TIMEOUT:
-            continue
-        except pexpect.EOF:
-            break
-    child.close()
-    return [[line.rstrip() for line in screen.display if line.strip()]]
+    terminal = Terminal(home, *arguments)
+    terminal.end()
+    return [[line.rstrip() for line in terminal.screen.display if line.strip()]]
 
 
 @pytest.mark.slow
-def test_frames_on_a_terminal_are_as_recorded(tmp_path):
+def test_frames_on_a_terminal_are_as_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     race = ("race", "--raw", "-k", "4", "-n", "24", "--temp", "0", "def read_lines(path):")
     shown = {
         "panel": frames(("replay", TRACE, "--speed", "inf"), tmp_path),

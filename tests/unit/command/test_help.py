@@ -6,35 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pexpect
 import pytest
 import typer
 
+from fakes.terminal import Terminal
 from specdec_cli.command.help import FIRST
 from specdec_cli.command.table import row_of
 from specdec_cli.main import PANELS, app
 
 DOCS = Path(__file__).parents[3] / "specdec_cli/docs"
-KEPT = {key: value for key, value in os.environ.items() if key not in ("PAGER", "LESS", "NO_COLOR", "COLUMNS")}
 HEAVY = {"mlx", "mlx_lm", "transformers", "huggingface_hub", "numpy"}
 
 
-def terminal(*arguments, rows=24, **environment):
-    return pexpect.spawn(
-        sys.executable,
-        ["-m", "specdec_cli", *arguments],
-        env=KEPT | {"TERM": "xterm-256color"} | environment,
-        encoding="utf-8",
-        dimensions=(rows, 80),
-        timeout=60,
-    )
-
-
-def all_of(process):
-    process.expect(pexpect.EOF)
-    process.close()
-    assert process.exitstatus == 0
-    return process.before
+def on_a_terminal(*arguments, rows=24, **environment):
+    """All that is written there."""
+    terminal = Terminal(os.environ["HOME"], *arguments, rows=rows, **environment)
+    assert terminal.end()[0] == 0
+    return terminal.raw.decode()
 
 
 @pytest.mark.parametrize("columns", [60, 80])
@@ -77,7 +65,7 @@ def test_a_long_document_goes_through_the_users_pager(tmp_path):
     pager = tmp_path / "pager"
     pager.write_text('#!/bin/sh\necho "pager $1, LESS $LESS"\ncat\n')
     pager.chmod(0o755)
-    out = all_of(terminal("help", "bench", PAGER=f"{pager} -x"))
+    out = on_a_terminal("help", "bench", PAGER=f"{pager} -x")
     assert out.startswith("pager -x, LESS -R") and "\x1b[1" in out and "```" not in out
 
 
@@ -91,7 +79,7 @@ def test_a_long_document_goes_through_the_users_pager(tmp_path):
     ],
 )
 def test_without_a_pager_the_document_is_printed(rows, environment, plain):
-    out = all_of(terminal("help", "how-it-works", *plain, rows=rows, **environment))
+    out = on_a_terminal("help", "how-it-works", *plain, rows=rows, **environment)
     assert "How it works" in out and "How K is chosen" in out and "**" not in out
     assert ("\x1b" in out) == (not plain and environment.get("TERM") != "dumb")
 
@@ -161,8 +149,8 @@ def test_no_width_cuts_a_word(specdec, monkeypatch, columns):
 
 @pytest.mark.slow
 def test_headings_are_bold_on_a_terminal_alone():
-    assert "\x1b[1mSampling:\x1b[0m" in all_of(terminal("run", "-h"))
-    assert "\x1b" not in all_of(terminal("run", "-h", "--plain")) + all_of(terminal("run", "-h", TERM="dumb"))
+    assert "\x1b[1mSampling:\x1b[0m" in on_a_terminal("run", "-h")
+    assert "\x1b" not in on_a_terminal("run", "-h", "--plain") + on_a_terminal("run", "-h", TERM="dumb")
 
 
 @pytest.mark.slow

@@ -9,11 +9,9 @@ import random
 import re
 import signal
 import stat
-import sys
 import time
 from dataclasses import replace
 
-import pexpect
 import pytest
 
 from fakes.chat import chat_with, only_ascii, ran, recorded
@@ -196,17 +194,13 @@ def test_kills_lose_at_most_the_turn_under_way(monkeypatch, tmp_path, kills):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SPECDEC_ON_OVERFLOW", "drop-oldest")
     dice, known, late = random.Random(30), [], 0
-    arguments = ["-m", "specdec_cli", "chat", "-c", "-p", "demo", "-n", "12", "--plain"]
+    arguments = ("chat", "-c", "-p", "demo", "-n", "12", "--plain")
     for number in range(kills):
-        chat = pexpect.spawn(sys.executable, [*arguments, f"x{number} = 1"], encoding="utf-8", timeout=60)
-        chat.expect_exact("stopped at --max-tokens 12")
-        chat.expect_exact("> ")
-        chat.sendline(f"y{number} = 2")
+        chat = Terminal(tmp_path, *arguments, f"x{number} = 1").wait("stopped at --max-tokens 12").wait(b"\n> ")
+        chat.type(f"y{number} = 2\r")
         time.sleep(dice.uniform(0.0, 0.5))
-        chat.kill(signal.SIGKILL)
-        chat.wait()
-        chat.close()
-        assert chat.signalstatus == signal.SIGKILL
+        chat.send(signal.SIGKILL)
+        assert chat.end()[0] == -signal.SIGKILL
         (path,) = kept_chats()
         turns = said(path)
         assert turns in ([*known, f"x{number} = 1"], [*known, f"x{number} = 1", f"y{number} = 2"])
