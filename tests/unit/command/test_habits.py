@@ -127,9 +127,9 @@ def test_such_a_word_is_a_prompt_of_a_model_that_was_chosen_and_a_model_named_fi
 
 
 def test_completion_has_models_of_others_and_what_is_here_first_in_any_case_and_nothing_too_large(
-    specdec, models, monkeypatch
+    specdec, models, monkeypatch, machine_says
 ):
-    monkeypatch.setattr("specdec_cli.pairs.catalog.physical_bytes", lambda: 16 * 10**9)
+    machine_says(16 * 10**9)
     monkeypatch.setenv("_SPECDEC_COMPLETE", "complete_bash")
     gguf(models / "org/Llama-GGUF")
     (models / BIG).rename(models / "org/Llama-9")

@@ -18,7 +18,6 @@ from specdec_cli.command.command import ask
 from specdec_cli.command.load import introduce_demo, load_session, specify
 from specdec_cli.command.options import ModelOptions
 from specdec_cli.core.errors import DoesNotFit, SpecdecError
-from specdec_cli.pairs import catalog
 from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.system.machine import physical_bytes
@@ -219,8 +218,8 @@ LISTED = {
 }
 
 
-def test_pairs_without_a_second_source_are_recommended_last(monkeypatch):
-    monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
+def test_pairs_without_a_second_source_are_recommended_last(machine_says):
+    machine_says(16 * GB)
     known = Registry(LISTED, None)
     assert LISTED["rumour"].one_source and not LISTED["small"].one_source
     assert [pair.name for pair in fitting(known)] == ["small", "rumour"]

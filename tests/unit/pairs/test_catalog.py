@@ -4,7 +4,7 @@ import pytest
 
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.hub import Removal
-from specdec_cli.pairs import catalog, choose
+from specdec_cli.pairs import catalog
 from specdec_cli.pairs import pull as pulling
 from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry
@@ -16,9 +16,8 @@ KNOWN = Registry({"small": SMALL, "big": BIG}, None)
 
 
 @pytest.fixture(autouse=True)
-def _memory(monkeypatch):
-    monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 * GB)
-    monkeypatch.setattr(catalog, "_disk_bytes", lambda name, revision: None)
+def _memory(monkeypatch, machine_says):
+    machine_says(16 * GB)
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
 
 
@@ -50,12 +49,11 @@ def test_a_mac_that_states_its_working_set_is_believed(device_says):
     assert (catalog.fits(plain, int(9.8 * GB)), catalog.fits(plain, 10 * GB)) == (True, False)
 
 
-def test_the_recommended_pair_is_the_largest_that_fits(monkeypatch):
+def test_the_recommended_pair_is_the_largest_that_fits(machine_says):
     assert recommended(KNOWN) is SMALL
-    monkeypatch.setattr(catalog, "physical_bytes", lambda: 128 * GB)
+    machine_says(128 * GB)
     assert recommended(KNOWN) is BIG
-    for module in (catalog, choose):
-        monkeypatch.setattr(module, "physical_bytes", lambda: 4 * GB)
+    machine_says(4 * GB)
     with pytest.raises(NotAvailable, match=r"no listed pair is known to fit 4\.0 GB"):
         recommended(KNOWN)
 

@@ -19,7 +19,7 @@ from specdec_cli.apps.tune.kept import workplace
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.stats import Stats
 from specdec_cli.engine.heads import load_head
-from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 
@@ -130,7 +130,9 @@ def test_what_pays_becomes_a_pair_that_runs_and_can_be_tuned_again(specdec, text
 
 
 @pytest.mark.slow
-def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specdec, text, models, monkeypatch):
+def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(
+    specdec, text, models, monkeypatch, device_says
+):
     def full(*_):
         raise RuntimeError("[write] Unable to write 2948 bytes to file.")
 
@@ -142,7 +144,7 @@ def test_a_full_disk_and_too_little_memory_are_two_lines_and_leave_nothing(specd
         code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "watched-0.safetensors: No space left on device\nhint: free some space first" in err
     assert list(tuned_folder().iterdir()) == []
-    monkeypatch.setattr(Fit, "limit_bytes", 5_000_000)  # the pair needs 3, its training 6.6
+    device_says(usable_bytes=int(5_000_000 / HEADROOM))  # the pair needs 3, its training 6.6
     code, _, err = specdec("tune", *models, "--text", text)
     assert code == 5 and "; 5.0 MB are usable\nhint: specdec tune --predict-only" in err
 

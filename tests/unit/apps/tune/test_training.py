@@ -30,7 +30,7 @@ from specdec_cli.engine.load import _fused, load_network
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.training import Lesson, own_words
 from specdec_cli.pairs.files import find
-from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import Wishes, beside, load_spec
 from specdec_cli.session.session import LoadedPair
@@ -156,13 +156,13 @@ def test_the_minutes_hold_whatever_is_left(pair, parts, tmp_path, short):
     assert {one.of for one in seen[7:]} == {8} and len(list(tmp_path.glob("lesson-*"))) == 7
 
 
-def test_a_lesson_has_half_the_pieces_where_memory_is_tight_or_is_refused(spec, pair, monkeypatch):
+def test_a_lesson_has_half_the_pieces_where_memory_is_tight_or_is_refused(spec, pair, device_says):
     """What the layers keep was not counted: 3.5 GB for Qwen3-0.6B, on a Mac of 16 GB."""
     weights = pair.first.weight_bytes
     for usable, pieces in ((8, 8), (7.9, 4), (4, 4), (3, 2), (1, 1)):
-        monkeypatch.setattr(Fit, "limit_bytes", weights + 1000 + usable * 1_000_000)
+        device_says(usable_bytes=int((weights + 1000 + usable * 1_000_000) / HEADROOM) + 2)
         assert fitting_pieces(spec, pair, 1000, 1_000_000) == pieces
-    monkeypatch.setattr(Fit, "limit_bytes", weights + 920_000)
+    device_says(usable_bytes=int((weights + 920_000) / HEADROOM))
     with pytest.raises(training.DoesNotFit, match=r"training .* needs 1\.8 MB; 1\.7 MB are usable"):
         fitting_pieces(spec, pair, 1000, 1_000_000)
 
