@@ -9,7 +9,7 @@ says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,10 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, MODEL, TRANSLATED, DrafterKind
+from specdec_cli.core.safetensors import INDEX, is_beside, read_header
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
+    ANNOUNCING,
     HeadFiles,
     find_head,
     head_in,
@@ -59,15 +61,19 @@ def unheard(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model's `checkpoint`; `snapshot` is its commit if it was asked for on the Hub: weights may be missing here."""
+    """A model's `checkpoint`; `snapshot` is its commit if it was asked for on the Hub: weights may be missing here.
+
+    Of that commit's weights `unloaded_bytes` belong to towers of pictures and sound and to heads, which mlx-lm drops.
+    """
 
     checkpoint: Checkpoint
     snapshot: hub.HubSnapshot | None = None
+    unloaded_bytes: int = 0
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes in memory; of a model on the Hub, bytes of its files."""
-        return self.snapshot.weight_bytes if self.snapshot else self.checkpoint.loaded_bytes
+        """Bytes in memory; of a model on the Hub, bytes that its files hold of the language model."""
+        return self.snapshot.weight_bytes - self.unloaded_bytes if self.snapshot else self.checkpoint.loaded_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +233,27 @@ def _locate(
 
 
 def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
-    return ModelFiles(read_checkpoint(folder, name, weights=snapshot is None), snapshot)
+    checkpoint = read_checkpoint(folder, name, weights=snapshot is None)
+    return ModelFiles(checkpoint, snapshot, _unloaded_bytes(checkpoint, snapshot) if snapshot else 0)
+
+
+def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
+    """As in ModelFiles, by the headers of those files that hold any of it, as far as these can be read."""
+    language, shards = checkpoint.text_config, jsonfile.read_or_empty(checkpoint.folder / INDEX).get("weight_map")
+    if isinstance(shards, dict):
+        holding = {file for tensor, file in shards.items() if is_beside(tensor, language)}
+    elif language is not checkpoint.config or any(language.get(key) for key in ANNOUNCING):
+        holding = {file.path for file in snapshot.files if file.is_weights}
+    else:
+        return 0
+    files = {checkpoint.folder / one.path: one for one in snapshot.files if one.path in holding}
+    files = {path: one for path, one in files.items() if one not in snapshot.head_files}
+    away = [one for path, one in files.items() if not path.is_file()]
+    with suppress(NotAvailable):
+        headers = [*map(read_header, filter(Path.is_file, files)), *hub.remote_headers(snapshot, away).values()]
+        tensors = [tensor for header in headers for tensor in header.tensors.values()]
+        return sum(tensor.size_bytes for tensor in tensors if is_beside(tensor.name, language))
+    return 0
 
 
 def _find_draft(

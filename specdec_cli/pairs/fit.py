@@ -17,7 +17,6 @@ from functools import cache, cached_property, lru_cache
 from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
 from specdec_cli.core.format import percent, size
 from specdec_cli.core.kinds import DRAFTERS
-from specdec_cli.core.safetensors import WEIGHTS
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS
 from specdec_cli.engine.load import empty_model, unverifiable
@@ -100,7 +99,7 @@ class Fit:
             parts = zip(checkpoints, weights(), models, strict=True)
             found = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in parts]
             if head is not None:  # it reads the prompt with the target, whose layers take more for it
-                found.append(Footprint(f"{head.name} (head)", _bytes_beside(files), head.cache_bytes(tokens), 0))
+                found.append(Footprint(f"{head.name} (head)", head.loaded_bytes, head.cache_bytes(tokens), 0))
             return tuple(found)
 
         context = replace(files.context, positions=models[0].network.positions)
@@ -278,15 +277,6 @@ class Fit:
         else:
             hint = "try a smaller model or a lower quantization; --force loads it anyway"
         return DoesNotFit(message, hint)
-
-
-def _bytes_beside(files: PairFiles) -> int:
-    """Bytes of the head's weights, none where its files were counted with a model's."""
-    if files.head is None:
-        return 0
-    folders = {checkpoint.folder for checkpoint in files.checkpoints}
-    counted = all(path.parent in folders and path.match(WEIGHTS) for path in files.head.files)
-    return 0 if counted else files.head.loaded_bytes
 
 
 def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel) -> Footprint:
