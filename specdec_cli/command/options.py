@@ -13,7 +13,7 @@ from specdec_cli.core.kinds import DEFAULT_RULE
 from specdec_cli.core.request import BOUNDS, SHAPES, Constraint, effective, parse_bias
 
 if TYPE_CHECKING:
-    from specdec_cli.terminal.display import Display, Look
+    from specdec_cli.terminal.display import Look, OnEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,8 +148,8 @@ class DisplayOptions(LookOptions):
         bare = self.plain or not terminal.can_draw(sys.stderr)
         suspension.answer_press(presses, sys.stderr, bare, not self.notices)
 
-    def open(self, name: str) -> AbstractContextManager[Display]:
-        """The display of one reply of the pair `name` on this process's streams.
+    def open(self, name: str) -> AbstractContextManager[OnEvent]:
+        """What shows one reply of the pair `name` on this process's streams.
 
         Raises: UsageError for the trace file.
         """

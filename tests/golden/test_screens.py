@@ -115,9 +115,9 @@ def rounds(*done, start=START) -> Screen:
     """What `--rounds` prints of them into a pipe."""
 
     def show(out: io.StringIO) -> None:
-        with open_display(io.StringIO(), out, Look(rounds=True), "demo") as display:
+        with open_display(io.StringIO(), out, Look(rounds=True), "demo") as show:
             for event in (start, *done):
-                display.handle(event)
+                show(event)
 
     return show
 

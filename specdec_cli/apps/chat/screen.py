@@ -25,7 +25,7 @@ from specdec_cli.core.events import Failure
 from specdec_cli.core.format import SEPARATOR, count
 from specdec_cli.core.judged import TokenKind
 from specdec_cli.models.text import Thinking, ThinkingStream
-from specdec_cli.terminal.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
+from specdec_cli.terminal.display import Look, OnEvent, TraceFile, display_of, print_error, print_event
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.summary import bare_table, columns, summary
@@ -39,7 +39,7 @@ MOST_COPIED_BYTES: Final = 74_994
 class ChatScreen:
     """Shows everything of a chat, which decides what. `out` gets answers, `err` all else, `trace` the events."""
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look = Look(), trace: TraceDisplay | None = None) -> None:  # noqa: B008 - frozen
+    def __init__(self, out: TextIO, err: TextIO, look: Look = Look(), trace: TraceFile | None = None) -> None:  # noqa: B008 - frozen
         self._out, self._err, self._look, self._trace = out, err, look, trace
         # The exit code of a --trace that could not be written.
         self.trace_code = 0
@@ -51,8 +51,8 @@ class ChatScreen:
         return self._look.is_watched(self._err)
 
     @contextmanager
-    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
-        """The display of one reply of the pair `name`, closed on leaving; its line, and an empty one on a terminal.
+    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[OnEvent]:
+        """What shows one reply of the pair `name`; behind it ends its line, and on a terminal an empty one follows.
 
         `tags` enclose its thinking, which may be `hidden`.
         """
@@ -61,17 +61,18 @@ class ChatScreen:
             *(self._out, self._err, look),
             name=name,
             closing=partial(summary, verbose=look.verbose, tells_read=True),
+            trace=self._trace,
             stays=False,
             make_rows=lambda: ThinkingRows(tags, hidden),
             answer=ThinkingWriter(self._out, tags, hidden, styled=not look.plain and can_draw(self._out)),
         )
         try:
-            yield Tee([display, self._trace]) if self._trace else display
-            if self.watched:
-                self._err.write("\n")
-                self._err.flush()
+            with display as show:
+                yield show
+                if self.watched:
+                    self._err.write("\n")
+                    self._err.flush()
         finally:
-            display.close()
             failure = self._trace.failure if self._trace else None
             if failure is not None and not self.trace_code:  # said once
                 self.trace_code = failure.exit_code
@@ -100,7 +101,7 @@ class ChatScreen:
         print_error(self._err, error, self._look.plain)
         failure = Failure(error.message, error.hint, error.exit_code)
         if self._look.json:
-            JsonlDisplay(self._out).handle(failure)
+            print_event(self._out, failure)
         if self._trace:
             self._trace.handle(failure)
 

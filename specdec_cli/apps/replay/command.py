@@ -25,7 +25,7 @@ from specdec_cli.session.signals import Interrupt
 
 if TYPE_CHECKING:
     from specdec_cli.core.trace import Trace
-    from specdec_cli.terminal.display import Display, Look
+    from specdec_cli.terminal.display import Look, OnEvent
 
 app = typer.Typer()
 EXAMPLES = """specdec run --trace answer.jsonl 'Return the lines of a file.'
@@ -73,9 +73,9 @@ def _play(trace: Trace, name: str, speed: float | None, look: Look) -> bool:
         interrupt = stack.enter_context(Interrupt())
         watched = sys.stdout.isatty() or sys.stderr.isatty()
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
-        display = stack.enter_context(screen)
+        show = stack.enter_context(screen)
         for reply in trace.replies:
-            if not play(reply.events(), display, pause):
+            if not play(reply.events(), show, pause):
                 return not interrupt.requested()
             if isinstance(reply.end, Failure):
                 print_error(sys.stderr, reply.end, look.plain)
@@ -89,12 +89,12 @@ Sleep = Callable[[float], None]
 _SLICE_SECONDS: Final = 0.05
 
 
-def play(events: Iterable[Event], display: Display, pause: Pause) -> bool:
+def play(events: Iterable[Event], show: OnEvent, pause: Pause) -> bool:
     """Shows the events, each after its pause; False if a pause ended it before the last one."""
     for event in events:
         if not pause(event):
             return False
-        display.handle(event)
+        show(event)
     return True
 
 
