@@ -23,7 +23,6 @@ from rich.text import Text
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
 from specdec_cli.core.format import SEPARATOR, count
-from specdec_cli.core.judged import TokenKind
 from specdec_cli.models.text import Thinking, ThinkingStream
 from specdec_cli.terminal.display import Look, OnEvent, TraceFile, display_of, print_error, print_event
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
@@ -159,9 +158,9 @@ class ThinkingRows(AnswerRows):
         self._thought = ""
         self._thinks = False
 
-    def feed(self, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
+    def feed(self, text: str, width: int, style: str | None = None) -> list[Text]:
         pieces = self._stream.feed(text) or [(self._thinks, "")]
-        return [row for piece in pieces for row in self._put(*piece, width, kind)]
+        return [row for piece in pieces for row in self._put(*piece, width, style)]
 
     @property
     def row(self) -> Text:
@@ -173,12 +172,12 @@ class ThinkingRows(AnswerRows):
         rest = [row for piece in self._stream.finish() for row in self._put(*piece, width)]
         return rest + (self._closed(width) if self._thinks else super().finish(width))
 
-    def _put(self, thinks: bool, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
+    def _put(self, thinks: bool, text: str, width: int, style: str | None = None) -> list[Text]:
         if thinks:
             self._thinks = True
             self._thought += text
             return [] if self._hidden else [_marked(row) for row in self._thoughts.feed(text, width - len(MARK))]
-        return (self._closed(width) if self._thinks else []) + super().feed(text, width, kind)
+        return (self._closed(width) if self._thinks else []) + super().feed(text, width, style)
 
     def _closed(self, width: int) -> list[Text]:
         """The end of the thinking, and an empty row after it."""

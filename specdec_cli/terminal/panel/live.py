@@ -16,7 +16,7 @@ from rich.text import Text
 
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.core.judged import Judged, TokenStream
-from specdec_cli.terminal.panel.answer import AnswerRows
+from specdec_cli.terminal.panel.answer import ANSWER_STYLES, AnswerRows
 from specdec_cli.terminal.panel.frame import WIDEST, frame_rows
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import RoundRows
@@ -121,8 +121,8 @@ class PanelDisplay:
 
     def _shown(self, token: Judged, width: int) -> list[Text]:
         """The rows that a token completes. Before the first draft there is nothing to tell apart."""
-        kind = token.kind if self._colours and self._state.stats.draft_n else None
-        return self._rows.feed(token.piece, width, kind) if token.said else []
+        style = ANSWER_STYLES[token.kind] if self._colours and self._state.stats.draft_n else None
+        return self._rows.feed(token.piece, width, style) if token.said else []
 
     def _complete(self) -> str:
         """The complete rows that are not yet printed for good."""
