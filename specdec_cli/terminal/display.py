@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -17,6 +16,7 @@ from rich.text import Text
 
 from specdec_cli.core.errors import SpecdecError, UsageError, not_written
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start, to_dict
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.panel.live import PanelDisplay
 from specdec_cli.terminal.panel.rounds import RoundRows
@@ -27,24 +27,6 @@ from specdec_cli.terminal.writer import AnswerWriter
 
 OnEvent = Callable[[Event], None]
 """Shows one event. Raises: OSError for a closed pipe (BrokenPipeError) or a full disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What is shown of replies, as the command line's options name it."""
-
-    json: bool = False
-    panel: bool | None = None
-    colour_answer: bool = True
-    rounds: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    plain: bool = False
-    trace: Path | None = None
-
-    def is_watched(self, err: TextIO) -> bool:
-        """Whether a person sees the closing lines on `err`."""
-        return not (self.quiet or self.json) and is_terminal(err)
 
 
 class TraceFile:

@@ -24,7 +24,8 @@ from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
 from specdec_cli.core.format import SEPARATOR, count
 from specdec_cli.models.text import Thinking, ThinkingStream
-from specdec_cli.terminal.display import Look, OnEvent, TraceFile, display_of, print_error, print_event
+from specdec_cli.terminal.display import OnEvent, TraceFile, display_of, print_error, print_event
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.summary import bare_table, columns, summary

@@ -80,7 +80,7 @@ def talk(
         return Loaded(spec, replace(session.pair, disk=disk).session())
 
     with closing(TraceFile(display.trace)) if display.trace else nullcontext() as trace:
-        screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
+        screen = ChatScreen(sys.stdout, sys.stderr, display, trace)
         loaded = open_pair(first_spec)
         chat: Chat
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, display.editors_terminal)

@@ -86,7 +86,7 @@ def run(
         spec = replace(spec, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(spec), predict=predicted)
     require_lookups(predicted, request.drafter, request.k)
-    watched = display.look.is_watched(sys.stderr)
+    watched = display.is_watched(sys.stderr)
     doubt = warning_of_load(watched)
     with ExitStack() as stack:
         show = stack.enter_context(display.open(spec.pair.name))

@@ -14,14 +14,8 @@ import pytest
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.core.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
-from specdec_cli.terminal.display import (
-    Look,
-    PlainDisplay,
-    open_display,
-    print_error,
-    print_event,
-    print_notice,
-)
+from specdec_cli.terminal.display import PlainDisplay, open_display, print_error, print_event, print_notice
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.panel.live import PanelDisplay
 from specdec_cli.terminal.summary import columns, error_lines, summary
 from specdec_cli.terminal.terminal import make_console

@@ -12,7 +12,7 @@ from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 from specdec_cli.apps.chat.screen import ChatScreen, ThinkingRows, ThinkingWriter, copied_here
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.terminal.display import Look
+from specdec_cli.terminal.look import Look
 
 TAGS = Thinking("<think>", "</think>")
 REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]
