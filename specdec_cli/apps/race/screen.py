@@ -48,7 +48,6 @@ from specdec_cli.terminal.writer import AnswerWriter
 
 # Nearer than this to 1, nobody is ahead.
 NECK = 0.02
-REFRESH_SECONDS: Final = 0.1
 SIDE_BY_SIDE, WIDEST, NARROWEST = 80, 120, 40
 # Rows of a lane's text at most, and in a picture.
 TALLEST, LONGEST = 12, 10_000
@@ -67,23 +66,20 @@ def race_display(out: TextIO, err: TextIO, *, json: bool, quiet: bool, plain: bo
     if json:
         yield partial(_write_json, out)
     elif can_draw(err) and not quiet and not plain:
-        live = LiveRace(out, err)
-        try:
-            yield live.handle
-        finally:
-            live.close()
+        with live_race(out, err) as show:
+            yield show
     else:
         with ExitStack() as waiting:
             line = waiting.enter_context(StatusLine(err, "racing", shown=not quiet, plain=plain))
             line.say(Step(of=len(LANES)))
             state = RaceState()
 
-            def show(event: RaceEvent) -> None:
+            def show_lines(event: RaceEvent) -> None:
                 if isinstance(event, RaceFinish):
                     waiting.close()
                 _write_lines(out, plain, state, event)
 
-            yield show
+            yield show_lines
 
 
 def _write_json(out: TextIO, event: RaceEvent) -> None:
@@ -112,57 +108,46 @@ def _write_lines(out: TextIO, plain: bool, state: RaceState, event: RaceEvent) -
         console.print(Text(line), soft_wrap=True)
 
 
-class LiveRace:
-    """The race as it goes in a region of fixed height, then its last frame and the verdict."""
+@contextmanager
+def live_race(out: TextIO, err: TextIO, clock: Callable[[], float] = time.monotonic) -> Iterator[OnEvent]:
+    """What shows a race as it goes in a region of fixed height; its last frame stays, the verdict below it on `out`."""
+    console, view, drawing = make_console(out, plain=False), RaceView(), RLock()
+    region = LiveRegion(make_console(err, plain=False), err, lambda: terminal_size(err))
 
-    def __init__(self, out: TextIO, err: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._out, self._err, self._clock = out, err, clock
-        self._region = LiveRegion(make_console(err, plain=False), err, lambda: terminal_size(err))
-        self._view = RaceView()
-        self._drawn_at: float | None = None
-        self._ended = False
-        self._drawing, self._ticks = RLock(), ExitStack()
-        self._ticks.enter_context(ticking(self._tick, self._drawing, TICK_SECONDS))
-
-    def handle(self, event: RaceEvent) -> None:
-        """Folds one event, and draws if a refresh is due."""
-        if isinstance(event, RaceFinish):
-            self._ticks.close()
-        with self._drawing:
-            self._show(event)
-
-    def _tick(self) -> None:
-        """How long a lane has waited goes on between its events."""
-        self._view.now = self._clock()
-        if self._drawn_at is not None:
-            self._region.draw("", self._rows())
-
-    def _show(self, event: RaceEvent) -> None:
-        self._view.apply(event, self._clock())
-        if isinstance(event, RaceFinish):
-            self._ended = True
-            console = make_console(self._out, plain=False)
-            width = min(console.width, terminal_size(self._err)[0])
-            told = verdict_lines(event, width)
-            self._region.release("", self._rows(len(told)))
-            print_lines(console, told, width)
-        elif self._drawn_at is None or self._clock() - self._drawn_at >= REFRESH_SECONDS:
-            self._region.draw("", self._rows())
-            self._drawn_at = self._clock()
-
-    def close(self) -> None:
-        """Keeps what was drawn last, and shows the cursor again."""
-        self._ticks.close()
-        if self._drawn_at is None or self._ended:
-            return
-        self._ended = True
-        with suppress(OSError, ValueError):
-            self._region.release("", self._rows())
-
-    def _rows(self, below: int = 0) -> list[Text]:
+    def rows(below: int = 0) -> list[Text]:
         """The frame, such that so many rows `below` it scroll none of it away."""
-        width, height = terminal_size(self._err)
-        return frame_rows(self._view, width, height - below)
+        width, height = region.size()
+        return frame_rows(view, width, height - below)
+
+    def tick() -> None:
+        """How long a lane has waited goes on between its events."""
+        view.now = clock()
+        if view.state.start:
+            region.draw("", rows())
+
+    def show(event: RaceEvent) -> None:
+        if isinstance(event, RaceFinish):
+            ticks.close()
+        with drawing:
+            now = clock()
+            view.apply(event, now)
+            if isinstance(event, RaceFinish):
+                width = min(console.width, region.size()[0])
+                told = verdict_lines(event, width)
+                region.release("", rows(len(told)))
+                print_lines(console, told, width)
+            elif region.due(now):
+                region.draw("", rows())
+
+    with ExitStack() as ticks:
+        ticks.enter_context(ticking(tick, drawing, TICK_SECONDS))
+        try:
+            yield show
+        finally:
+            ticks.close()
+            if view.state.start and not view.state.finish:
+                with suppress(OSError, ValueError):  # the terminal is gone
+                    region.release("", rows())
 
 
 def race_picture(events: Sequence[RaceEvent]) -> str:
