@@ -81,24 +81,23 @@ class PlainDisplay:
         self,
         out: TextIO,
         err: TextIO,
+        look: Look = Look(),  # noqa: B008 - frozen
         *,
-        plain: bool = False,
         answer: AnswerWriter | None = None,
-        rounds: bool = False,
-        closing: Closing | None = summary,
+        closing: Closing = summary,
     ) -> None:
-        """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer.
+        """`answer` replaces the usual writer.
 
-        `rounds` prints every round on `err`; where that is the terminal of `out`, the answer comes behind them, whole.
+        Where rounds are printed on the terminal of `out`, the answer comes behind them, whole.
         """
         self._answer = answer or AnswerWriter(out)
-        self._console = make_console(err, plain=plain)
-        self._folds, self._closing = is_terminal(err), closing
-        self._show_round = round_lines(err, plain) if rounds else None
-        self._waits, self._held = rounds and same_terminal(out, err), ""
+        self._console = make_console(err, plain=look.plain)
+        self._folds, self._closing = is_terminal(err), None if look.quiet else closing
+        self._show_round = round_lines(err, look.plain) if look.rounds else None
+        self._waits, self._held = look.rounds and same_terminal(out, err), ""
         self._start: Start | None = None
         self._prefill: Prefill | None = None
-        self._reading = StatusLine(err, READING, shown=closing is not None, plain=plain)
+        self._reading = StatusLine(err, READING, shown=not look.quiet, plain=look.plain)
         self._open = ExitStack()
 
     def handle(self, event: Event) -> None:
@@ -170,18 +169,9 @@ def display_of(
         else:
             display: PlainDisplay | PanelDisplay
             if look.panel is False or look.quiet or look.plain or not can_draw(err):
-                ends = None if look.quiet else closing
-                display = PlainDisplay(out, err, plain=look.plain, answer=answer, rounds=look.rounds, closing=ends)
+                display = PlainDisplay(out, err, look, answer=answer, closing=closing)
             else:
-                display = PanelDisplay(
-                    *(out, err),
-                    name=name,
-                    make_rows=make_rows,
-                    stays=stays,
-                    colour_answer=look.colour_answer,
-                    rounds=look.rounds,
-                    closing=closing,
-                )
+                display = PanelDisplay(out, err, look, name=name, make_rows=make_rows, stays=stays, closing=closing)
             stack.callback(display.close)
             shows = [display.handle]
         if trace:

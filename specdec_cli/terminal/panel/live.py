@@ -16,6 +16,7 @@ from rich.text import Text
 
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.core.judged import Judged, TokenStream
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES, AnswerRows
 from specdec_cli.terminal.panel.frame import WIDEST, frame_rows
 from specdec_cli.terminal.panel.region import LiveRegion
@@ -38,24 +39,23 @@ class PanelDisplay:
         self,
         out: TextIO,
         err: TextIO,
+        look: Look = Look(),  # noqa: B008 - frozen
         *,
         name: str = "",
         clock: Callable[[], float] = time.monotonic,
         make_rows: Callable[[], AnswerRows] = AnswerRows,
         stays: bool = True,
-        colour_answer: bool = True,
-        rounds: bool = False,
         closing: Closing = summary,
     ) -> None:
         """`name` is the pair's. `make_rows` splits an answer into rows. The last panel is erased unless it `stays`.
 
-        `rounds` prints every round above the panel, which then holds none.
+        Where rounds are printed, each is above the panel, which then holds none.
         """
         self._clock, self._closing = clock, closing
-        self._make_rows, self._stays, self._rounds = make_rows, stays, rounds
+        self._make_rows, self._stays, self._rounds = make_rows, stays, look.rounds
         self._console = make_console(err, plain=False)
         self._region = LiveRegion(self._console, err, lambda: terminal_size(err))
-        self._coloured = colour_answer and has_colour(self._console)
+        self._coloured = look.colour_answer and has_colour(self._console)
         self._answer = None if same_terminal(out, err) else AnswerWriter(out)
         self._state = PanelState(name=name)
         self._drawing, self._ticks = RLock(), contextlib.ExitStack()

@@ -81,7 +81,7 @@ def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None
 def plain(events: list[Event], quiet: bool = True) -> tuple[str, str]:
     """(stdout, stderr) of a plain display into pipes."""
     out, err = io.StringIO(), io.StringIO()
-    display = PlainDisplay(out, err, closing=None if quiet else summary)
+    display = PlainDisplay(out, err, Look(quiet=quiet))
     for event in events:
         display.handle(event)
     display.close()
