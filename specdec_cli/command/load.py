@@ -16,7 +16,6 @@ from specdec_cli.core.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
-    from specdec_cli.command.options import ContenderOptions
     from specdec_cli.pairs.pair import PairSpec
     from specdec_cli.session.session import Session
     from specdec_cli.terminal.panel.status import StatusLine
@@ -84,7 +83,7 @@ def specify(
     Raises: NoPair where nobody named a pair and the prompt is not `raw`: the demo pair answers no questions.
     """
     drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
-    with choosing(models, shown=shown, plain=plain) as line:
+    with loading(models.pair or models.target, shown=shown, plain=plain, at_once=True) as line:
         from specdec_cli.pairs.choose import choose
 
         here = drafter != NONE.name
@@ -102,22 +101,20 @@ def require_named(spec: PairSpec, raw: bool) -> None:
         raise no_pair()
 
 
-def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> StatusLine:
-    """A line for a person, before the imports that take seconds: choosing a draft may read several tokenizers."""
+@contextmanager
+def loading(
+    name: str | None, reason: str = "", *, shown: bool, plain: bool = False, at_once: bool = False
+) -> Iterator[StatusLine]:
+    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
+
+    `at_once`: before the imports that take seconds, where a person waits. Choosing a draft may read several tokenizers.
+    """
     from specdec_cli.terminal import terminal
     from specdec_cli.terminal.panel.status import StatusLine
 
-    patience = 0.0 if terminal.is_terminal(sys.stderr) else None
-    title = f"loading {models.pair or models.target or 'a pair'}"
-    return StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience)
-
-
-@contextmanager
-def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[StatusLine]:
-    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair."""
-    from specdec_cli.terminal.panel.status import StatusLine
-
-    with StatusLine(sys.stderr, f"loading {name}", shown=shown, plain=plain) as line:
+    patience = 0.0 if at_once and terminal.is_terminal(sys.stderr) else None
+    title = f"loading {name or 'a pair'}"
+    with StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience) as line:
         yield line
     if shown and reason:
         notify(reason, plain)

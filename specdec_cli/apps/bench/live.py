@@ -115,7 +115,6 @@ class LiveMachine:
                 stats, finish = event.stats, event.reason
         self._stop_if_cancelled()
         full = [round for round in rounds if len(round.draft) == arm.k]
-        places = range(max((len(round.draft) for round in rounds), default=0))
         return Sample(
             arm=arm,
             prompt=prompt,
@@ -127,8 +126,6 @@ class LiveMachine:
             rejected_n=sum(round.rejected is not None for round in rounds),
             round_draft_seconds=median(round.draft_seconds for round in full) if full else None,
             round_verify_seconds=median(round.verify_seconds for round in full) if full else None,
-            drafted_at=tuple(sum(len(round.draft) > place for round in rounds) for place in places),
-            accepted_at=tuple(sum(round.accepted > place for round in rounds) for place in places),
             first_tokens=len(rounds[0].emitted),
             **{name: stats[name] for name in FROM_STATS},
         )

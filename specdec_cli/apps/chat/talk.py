@@ -42,7 +42,7 @@ from specdec_cli.session.disk_cache import DiskCache
 from specdec_cli.session.disk_entries import disk_cache_folder, usual_bytes
 from specdec_cli.session.kept_chats import Keeper
 from specdec_cli.session.transcript import Transcript
-from specdec_cli.terminal.display import TraceDisplay
+from specdec_cli.terminal.display import TraceFile
 
 # The check that a chat fits into memory assumes a context of this many tokens.
 ROOM_TOKENS = 4096
@@ -79,8 +79,8 @@ def talk(
         session = load_session(read, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
         return Loaded(spec, replace(session.pair, disk=disk).session())
 
-    with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
-        screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
+    with closing(TraceFile(display.trace)) if display.trace else nullcontext() as trace:
+        screen = ChatScreen(sys.stdout, sys.stderr, display, trace)
         loaded = open_pair(first_spec)
         chat: Chat
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, display.editors_terminal)

@@ -28,7 +28,7 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Conversation
 from specdec_cli.session.signals import Presses
 from specdec_cli.session.transcript import Transcript
-from specdec_cli.terminal.display import TraceDisplay
+from specdec_cli.terminal.display import TraceFile
 
 
 def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tmp_path):
@@ -332,7 +332,7 @@ def test_a_template_that_fails_on_the_second_turn_leaves_the_first_and_loads_no_
 def test_a_trace_on_a_full_disk_ends_with_one_line_and_the_replies_go_on(pair):
     """It ended the chat with `OSError` and exit 1."""
     chat, out, err = chat_with(recorded(*pair))
-    trace = TraceDisplay(FULL)
+    trace = TraceFile(FULL)
     chat.screen = screen = ChatScreen(out, err, trace=trace)
     ran((chat, out, err), "hello", "again")
     trace.close()
