@@ -284,17 +284,20 @@ class Tokenizer:
         text = self._inner.chat_template
         return text if isinstance(text, str) else ""
 
-    def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
+    def tool_calls(
+        self, text: str, tools: Sequence[Mapping[str, Any]] = (), cut: bool = False
+    ) -> tuple[str, list[ToolCall]]:
         """(`text` without its calls, the calls), as the parser of this form reads them; what it cannot read is text.
 
-        Raises: UsageError if the model calls none.
+        `cut`: the model did not end it, so that arguments may be missing of its last call. Raises: UsageError if the
+        model calls none.
         """
         if self.call_form is None:
             raise UsageError(
                 "this model's template does not support tools", "use a model that was trained to call tools"
             )
         reader = self.call_form.reader(tools)
-        pieces = [*reader.feed(text), *reader.finish()]
+        pieces = [*reader.feed(text), *reader.finish(cut)]
         said = "".join(one[1] for one in pieces if not isinstance(one, ToolCall) and one[0] == "text")
         return said, [one for one in pieces if isinstance(one, ToolCall)]
 

@@ -170,9 +170,11 @@ class MarkedReader:
         self._held += text
         yield from self._split(over=False)
 
-    def finish(self) -> Iterator[Piece]:
-        """The rest: an unfinished call is read as far as it came."""
-        yield from self._split(over=True)
+    def finish(self, cut: bool = False) -> Iterator[Piece]:
+        """The rest: a call without its end mark is read, but where the answer was `cut` it is text, as arguments may be
+        missing of it; JSON alone tells that.
+        """
+        yield from self._split(over=self._form.enforced or not cut)
         yield from self._tell(len(self._held))
 
     def _split(self, over: bool) -> Iterator[Piece]:

@@ -180,10 +180,10 @@ SAID |= MARKED_SAID
 SAID |= {answer["name"]: (HARMONY, answer["text"], by_the_vendors_parser(answer)) for answer in RECORDED}
 
 
-def read(form, pieces):
+def read(form, pieces, cut=False):
     """What a reader makes of these pieces; texts of one kind joined."""
     reader, found = form.reader(TOOLS), []
-    for piece in [piece for part in pieces for piece in reader.feed(part)] + [*reader.finish()]:
+    for piece in [piece for part in pieces for piece in reader.feed(part)] + [*reader.finish(cut)]:
         if found and isinstance(piece, tuple) and isinstance(found[-1], tuple) and found[-1][0] == piece[0]:
             found[-1] = (piece[0], found[-1][1] + piece[1])
         else:
@@ -197,6 +197,28 @@ def test_an_answer_is_read_alike_however_it_is_cut(form, text, right):
     assert read(form, list(text)) == right
     for at in range(1, len(text)):
         assert read(form, [text[:at], text[at:]]) == right, at
+
+
+@pytest.mark.parametrize("module", WRITTEN, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_a_call_that_is_cut_is_text_wherever_the_cut_is(module):
+    """It was a call without its last arguments: `rm -r build`, and no `dry_run`."""
+    form, said = FORMS[module], f"So: {WRITTEN[module]}"
+    whole = said.rindex("}") + 1 if form.enforced else len(said)
+    for at in range(len("So:"), whole):
+        assert read(form, [said[:at]], cut=True) == [text(said[:at])], at
+    for at in {whole, len(said)}:
+        assert [type(piece) for piece in read(form, [said[:at]], cut=True)] == [tuple, ToolCall]
+    assert read(form, [said.removesuffix(form.marks[1])]) == read(form, [said])
+
+
+def test_a_call_of_harmony_s_that_is_cut_is_text():
+    said = HARMONY_SAID["harmony call"][0].removesuffix("<|call|>")
+    body = said.rindex("<|message|>") + len("<|message|>")
+    for at in range(said.index("<|end|>") + len("<|end|>"), len(said)):
+        pieces = read(HARMONY, [said[:at]], cut=True)
+        assert pieces[1:] == ([text(said[body:at])] if at > body else [])
+    assert read(HARMONY, [said], cut=True) == HARMONY_SAID["harmony call"][1]
+    assert read(HARMONY, [said[:body]])[1:] == [call("get_current_weather")]  # as of a function without arguments
 
 
 def test_text_is_held_only_while_it_may_be_a_call():

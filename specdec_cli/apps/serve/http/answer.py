@@ -114,7 +114,7 @@ class LineCutter:
             self.over, end = True, self._text.rindex("\n", self._told, end)
         yield from self._tell(end)
 
-    def finish(self) -> Iterator[Piece]:
+    def finish(self, cut: bool = False) -> Iterator[Piece]:
         """What was held back."""
         if not self.over:
             yield from self._tell(len(self._text))
@@ -249,7 +249,7 @@ class ServedAnswer:
             else:
                 yield TextDelta(part)
         if last and self._reader is not None:
-            yield from map(_delta, self._reader.finish())
+            yield from map(_delta, self._reader.finish(not self._ended))
 
     def _keep(self, delta: Delta) -> bool:
         """Take it into the whole answer, unless no more calls are wanted."""
@@ -300,6 +300,11 @@ class ServedAnswer:
         return self.finish is not None and self.finish.reason == "length"
 
     @property
+    @property
+    def _ended(self) -> bool:
+        """Whether the model ended it: neither a limit, nor a stop string, nor the client cut it."""
+        return self.finish is not None and self.finish.reason == "stop" and self.stop_string is None
+
     def stop_string(self) -> str | None:
         """The stop string that ended it, if one did."""
         finish = self.finish
