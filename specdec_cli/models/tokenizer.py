@@ -302,9 +302,14 @@ class Tokenizer:
         return said, [one for one in pieces if isinstance(one, ToolCall)]
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
-        """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none."""
+        """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none.
+
+        Anybody may write a tag, and behind it there is then the mark of another turn, which is a token of its own.
+        """
         if self._wrapper.has_thinking:
-            opened = self._wrapper.rfind_think_start(prompt) > self._wrapper.rfind_think_end(prompt)
+            begin = self._wrapper.rfind_think_start(prompt)
+            behind = prompt[begin + len(self._wrapper.think_start_tokens) :]
+            opened = begin > self._wrapper.rfind_think_end(prompt) and self.added_tokens().keys().isdisjoint(behind)
             return Thinking(self._wrapper.think_start, self._wrapper.think_end, opened)
         marks = map(self.token_of, ("<|channel|>", "<|message|>", "<|start|>"))
         return None if None in marks else CHANNELS
