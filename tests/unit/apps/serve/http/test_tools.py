@@ -244,6 +244,33 @@ def test_a_call_that_a_stop_string_cuts_is_no_call(models):
         assert [(call.name, call.arguments) for call in answer.calls] == calls
 
 
+QUOTED = f"So {written('a.py')} or a <tool_call>?"
+LEFT_OPEN = f"I read it.\n{written('a.py')}\n{written('b.py', False)}"
+
+
+@pytest.mark.parametrize(
+    ("said", "thought", "text", "calls"),
+    [
+        (LEFT_OPEN, "I read it.", "", [A, B]),
+        (LEFT_OPEN.removesuffix(END), "I read it.", "", [A, B]),
+        (f"{QUOTED}</think>Done.", QUOTED, "Done.", []),
+    ],
+)
+def test_a_call_in_thinking_counts_where_the_answer_ends_with_it_and_is_a_thought_elsewhere(
+    saying, said, thought, text, calls
+):
+    """It was a thought in any case: without `</think>` before its call, an agent stood still."""
+    client, _ = saying("qwen", said)
+    reply = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()
+    message = reply["choices"][0]["message"]
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    found = [(one["name"], json.loads(one["arguments"])) for one in functions]
+    assert (message["reasoning_content"], message["content"] or "", found) == (thought, text, calls)
+    counted = f"{thought}</think>" if text else f"{thought}\n<tool_call"
+    tokens = reply["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert abs(tokens - len(counted) / 3) < 1  # a token is three letters here
+
+
 @pytest.mark.parametrize("broken", ['{"path": "a', '{"path": NaN}', '["a.py"]'])
 def test_a_call_that_cannot_be_read_is_text(saying, kind, broken):
     before, _, _ = SAID[kind][0].partition('{"path": "a.py"')
