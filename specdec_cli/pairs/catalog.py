@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from specdec_cli import hub
@@ -109,10 +109,19 @@ def can_be_pulled(error: NotAvailable) -> bool:
     return error.hint.startswith(hub.PULL)
 
 
-def partly_here(models: Iterable[tuple[str, str | None]]) -> list[PartlyHere]:
-    """Those of `models` of which files are missing or altered on this machine, with the pull that mends each."""
-    found = (_problem(name, revision) for name, revision in dict.fromkeys(models))
-    return [problem for problem in found if isinstance(problem, PartlyHere)]
+def partly_here(pairs: Collection[Pair]) -> list[PartlyHere]:
+    """One for each of their models of which files are missing or altered here, with the pull that mends it.
+
+    Of several listed pairs that have the model the pull is that of the one that lacks the fewest.
+    """
+    models = dict.fromkeys(model for pair in pairs for model in pair.models)
+    absent, found = {model: problem for model in models if (problem := _problem(*model))}, []
+    for model, problem in absent.items():
+        if isinstance(problem, PartlyHere):
+            pair = min((one for one in pairs if model in one.models), key=lambda one: len(absent.keys() & one.models))
+            by_name = pair.source != "command line" and can_be_pulled(problem)
+            found.append(PartlyHere(problem.message, f"{hub.PULL} {pair.name}") if by_name else problem)
+    return found
 
 
 def size_bytes(pair: Pair, estimate: bool = False) -> int | None:

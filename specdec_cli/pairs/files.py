@@ -301,7 +301,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
     try:
         return hub.locate(name, revision)
     except NotAvailable as error:
-        if not can_be_pulled(error) or isinstance(error, PartlyHere) or pair.source == "command line":
+        if not can_be_pulled(error) or pair.source == "command line":
             raise
         known = registry()
         if known.pairs.get(pair.name, pair).models != pair.models:  # at other revisions
@@ -311,7 +311,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         which = f"the default pair {pair.name}" if default else pair.name
         total = size_bytes(pair, estimate=True)
         # Of a pair that is partly here only the part that is not.
-        partly = any(is_downloaded(*one) for one in pair.models)
+        partly = isinstance(error, PartlyHere) or any(is_downloaded(*one) for one in pair.models)
         about = f": {error.message}" if partly else f" ({size(total)})" if total else ""
         raise type(error)(f"{which} is not downloaded{about}", f"specdec pull {pair.name}{other}") from error
 

@@ -36,7 +36,7 @@ def check(
         with files.explain_offline(offline):
             spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
         # A verdict on fetched files would hide that the files here cannot answer.
-        for problem in catalog.partly_here(spec.pair.models):
+        for problem in catalog.partly_here([spec.pair]):
             raise problem
         others = machine_bytes(hosts, kv_bits)
         found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)

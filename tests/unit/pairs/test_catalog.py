@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.hub import Removal
 from specdec_cli.pairs import catalog, choose
 from specdec_cli.pairs import pull as pulling
@@ -80,6 +80,16 @@ def test_a_pair_is_verified_where_its_entry_says_so_or_the_hub_knows_none_of_it(
 )
 def test_sizes_come_from_what_the_name_states(name, size_bytes):
     assert catalog.named_bytes(name) == size_bytes
+
+
+def test_what_is_partly_here_names_the_pull_of_the_pair_that_lacks_the_fewest(monkeypatch):
+    """`specdec pull NAME`, where NAME stood for a pair that only the file of pairs could tell."""
+    told = PartlyHere("org/tiny is only partly here", "specdec pull NAME, the pair that pins this revision")
+    gone = NotAvailable("not here", "specdec pull --target org/huge")
+    monkeypatch.setattr(catalog, "_problem", lambda name, at: {"org/tiny": told, "org/huge": gone}.get(name))
+    listed = [Pair(target, f"org/{target}", "org/tiny", source="yours") for target in ("huge", "small")]
+    assert [(one.message, one.hint) for one in catalog.partly_here(listed)] == [(told.message, "specdec pull small")]
+    assert catalog.partly_here([Pair("org/small", "org/small", "org/tiny")]) == [told]
 
 
 # Removals
