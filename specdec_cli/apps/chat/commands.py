@@ -147,13 +147,13 @@ def _k(chat: Chat, argument: str) -> None:
 
 
 def _draft(chat: Chat, argument: str) -> None:
-    drafts, loaded = one_name("/draft", ON_OFF)(argument) == "on", chat.loaded
-    kind = kind_of(loaded.drafter)
-    if drafts and (kind.needs_draft or not kind.drafts) and loaded.session.pair.names[1] is None:
-        if loaded.pair.draft:
-            chat.switch(replace(loaded.spec, drafter=MODEL.name))
+    drafts, spec = one_name("/draft", ON_OFF)(argument) == "on", chat.loaded.spec
+    kind = kind_of(spec.drafter)
+    if drafts and (kind.needs_draft or not kind.drafts) and chat.loaded.session.pair.names[1] is None:
+        if spec.pair.draft:
+            chat.switch(replace(spec, drafter=MODEL.name))
         else:
-            chat.loaded = replace(loaded, spec=replace(loaded.spec, drafter=LOOKUP.name))
+            chat.loaded = replace(chat.loaded, spec=replace(spec, drafter=LOOKUP.name))
     chat.settings = replace(chat.settings, drafts=drafts)
     by_text = not kind_of(chat.loaded.drafter).by_network
     who = f"the conversation's own text drafts ({chat.loaded.drafter})" if by_text else "the draft is on"

@@ -81,15 +81,15 @@ def talk(
 
     with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
         screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
-        loaded = open_pair(first_spec)
-        chat: Chat
+        # The chat alone holds the pair: another name for it would keep it in memory beside the next one.
+        answer = display.answer_press
+        chat = Chat(open_pair(first_spec), open_pair, screen, settings, transcript, saved_to, keeper, stuck=answer)
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, display.editors_terminal)
-        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, keeper, stuck=display.answer_press)
         introduce_demo(first_spec.pair.name, **said)
-        warn_of_unread(asked.template, loaded.session, **said)
+        warn_of_unread(asked.template, chat.loaded.session, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
-        screen.notice(f"{loaded.summary} · /help{continued}")
+        screen.notice(f"{chat.loaded.summary} · /help{continued}")
         if turns and display.notices:  # where a saved conversation broke off
             screen.quote(f"> {turns[-1].user}\n\n{turns[-1].answer.text}\n")
         person = sys.stdin.isatty()
@@ -201,6 +201,7 @@ def run_chat(
             text = "" if line.startswith("/") else line
             refusal = failure.message if text else ""  # a long text hides the error, which stands above it
             code = code or (0 if lenient else failure.exit_code)
+            del failure  # its traceback holds the pair, which would stay beside another one
 
 
 class LineReader:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import json
+import sys
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,18 +18,22 @@ from mlx.utils import tree_flatten
 
 from fakes.chat import PAIR, chat_with, networks, ran, recorded, tokenizer_in
 from fakes.hub_cache import COMMIT, NAME, place
+from specdec_cli.apps.chat import talk
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
 from specdec_cli.apps.chat.talk import LineReader, is_open, spec_for, unfenced
-from specdec_cli.command.options import ModelOptions
+from specdec_cli.command.load import AnswerSettings
+from specdec_cli.command.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.hub import locate
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Conversation
+from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Presses
+from specdec_cli.session.slot import Slot
 from specdec_cli.session.transcript import Transcript
 from specdec_cli.terminal.display import TraceDisplay
 
@@ -140,6 +147,35 @@ def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_bu
     before = mx.get_active_memory()
     run_command(chat, "/pair demo")
     assert before - found[0][0] >= weights and found[0][1] == 0
+
+
+def test_each_pair_left_the_memory_before_the_next_is_opened(pair, monkeypatch):
+    """The bug: `talk` kept the first pair for its whole life, `/draft on` the old one, and an error that of its reply.
+
+    On a Mac with little memory two pairs swap.
+    """
+    nets, there = [], []
+
+    def load_session(spec, models, **_):
+        there.append(sum(net() is not None for net in nets))
+        session = recorded(made := networks("qwen3"), pair[1])
+        nets.append(weakref.ref(made[0]))
+        if spec.drafter == "none":
+            alone = Slot(session.slot.target)
+            session.pair = replace(session.pair, names=("target", None), first=alone)
+        return session
+
+    def fail(session, *_, **__):
+        raise UsageError("no", "x")
+
+    monkeypatch.setattr(talk, "load_session", load_session)
+    monkeypatch.setattr(Session, "reply", fail)
+    lines = b"/draft on\nhello\n/pair demo\nhello\n/pair demo-hybrid\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    asked = AnswerSettings.read(AnswerOptions(), SamplingOptions())
+    models, display = ModelOptions(pair="demo", drafter="none"), DisplayOptions(quiet=True)
+    assert talk.talk(models, asked, display, Transcript(Conversation()), None, history=False) == 2
+    assert there == [0, 0, 0, 0]
 
 
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
