@@ -35,7 +35,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.request import parse_draft_context
 from specdec_cli.core.textfile import as_utf8, decode_text, in_wide_units
-from specdec_cli.pairs.catalog import findable, registry
+from specdec_cli.pairs.catalog import findable, is_downloaded, registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 from specdec_cli.session.disk_cache import DiskCache
@@ -48,6 +48,7 @@ from specdec_cli.terminal.display import TraceDisplay
 ROOM_TOKENS = 4096
 FENCE = '"""'
 INTERRUPTED = 130
+SAVED = "the pair of the saved conversation"
 # What comes sooner after a line was pasted with it.
 PASTE_SECONDS = 0.05
 
@@ -111,18 +112,23 @@ def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:
 def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> PairSpec:
     """The pair that is named, else the one of the transcript, else the default pair.
 
-    Where the transcript's is listed, it is as it is listed: how it drafts stands nowhere else.
+    Where the transcript's is listed, it is as it is listed: how it drafts stands nowhere else. A commit that is no
+    longer here gives way to the one that is.
     """
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
         return specify(models, shown=shown, plain=plain)
-    revisions: dict[str, Any] = {name: header.get(name) for name in ("target_revision", "draft_revision")}
     adapters: dict[str, Any] = {name: header.get(name) for name in ("target_adapter", "draft_adapter")}
-    pair = Pair(str(header.get("pair")), header["target"], header.get("draft"), **revisions, **adapters)
+    pair, reason = Pair(str(header.get("pair")), header["target"], header.get("draft"), **adapters), SAVED
     listed = registry().pairs.get(pair.name)
     if listed is not None and _found(listed) == _found(pair):
-        pair = replace(listed, **revisions)
-    return replace(PairSpec.of(pair, models.drafter), reason="the pair of the saved conversation")
+        pair = listed
+    for model, revision in (("target", "target_revision"), ("draft", "draft_revision")):
+        if (commit := header.get(revision)) is None or is_downloaded(header.get(model), commit):
+            pair = replace(pair, **{revision: commit})
+        else:
+            reason += f"; {header[model]} is another now: its commit {commit[:7]} is not here"
+    return replace(PairSpec.of(pair, models.drafter), reason=reason)
 
 
 def _found(pair: Pair) -> list[str]:

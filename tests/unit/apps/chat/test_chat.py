@@ -17,7 +17,7 @@ from huggingface_hub import constants
 from mlx.utils import tree_flatten
 
 from fakes.chat import PAIR, chat_with, networks, ran, recorded, tokenizer_in
-from fakes.hub_cache import COMMIT, NAME, place
+from fakes.hub_cache import COMMIT, NAME, OTHER_COMMIT, place
 from specdec_cli.apps.chat import talk
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
@@ -27,7 +27,7 @@ from specdec_cli.command.load import AnswerSettings
 from specdec_cli.command.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.hub import locate
-from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.catalog import is_downloaded, registry
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Conversation
@@ -212,6 +212,23 @@ def test_a_chat_goes_on_with_a_model_wherever_it_lies(tmp_path, monkeypatch, our
     kept = Loaded(PairSpec(Pair("tiny", NAME, None)), None).to_dict()
     assert kept["target_revision"] == (COMMIT if ours else None)
     assert locate(kept["target"], kept["target_revision"]).is_relative_to(other)
+
+
+@pytest.mark.parametrize("pinned", [None, COMMIT])
+def test_a_chat_goes_on_where_its_commit_was_replaced_by_another_and_says_so(tmp_path, monkeypatch, pinned):
+    """The bug: after `rm` and `pull` of a model that had moved on, `chat -c` refused for ever."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+    entry = f'[pairs.mine]\ntarget = "{NAME}"\n' + f'target_revision = "{pinned}"\n' * bool(pinned)
+    (tmp_path / "models.toml").write_text(f"schema_version = 1\n{entry}")
+    place(tmp_path)
+    for commit, kept in ((COMMIT, COMMIT), (OTHER_COMMIT, pinned)):
+        for name in ("mine", "tiny"):
+            header = {"pair": name, "target": NAME, "draft": None, "target_revision": commit}
+            found = spec_for(Transcript(Conversation(), header=header), ModelOptions(), shown=False, plain=True)
+            assert found.pair.target_revision == (kept if name == "mine" or kept == commit else None)
+            assert found.reason.endswith(f"its commit {commit[:7]} is not here") == (commit == OTHER_COMMIT)
+            assert is_downloaded(*found.pair.models[0])
 
 
 def test_a_chat_goes_on_from_another_folder(tmp_path, monkeypatch):
