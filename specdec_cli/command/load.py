@@ -132,12 +132,16 @@ def load_session(
     plain: bool = False,
     remember_costs: bool = True,
     request: Request | None = None,
+    without: Sequence[str] = (),
 ) -> Session:
     """The loaded pair, ready for `request`. It must fit with caches of `reserve_tokens`, unless `--force` was given.
+
+    The command is one `without` these options, or they do not help there: a refusal names others.
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
     with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as line:
+        from specdec_cli.pairs.fit import REMEDIES
         from specdec_cli.session.cost_file import cost_file
         from specdec_cli.session.load import Wishes
         from specdec_cli.session.several import open_spec
@@ -149,6 +153,7 @@ def load_session(
             cost_file() if remember_costs else None,
             line.tell,
             line.say,
+            remedies=REMEDIES - {*without},
         )
         return open_spec(spec, wishes).session()
 

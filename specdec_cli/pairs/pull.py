@@ -64,7 +64,7 @@ def pull(
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
     files = find(PairSpec.of(pair), weights="headers", offline=offline)
-    found = judge(Fit.of(files), context_tokens)
+    found = judge(Fit.of(files, remedies=frozenset({"--max-context", "--force"})), context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
