@@ -353,7 +353,7 @@ MOVED: Mapping[str, str] = {
     "--adapter": KEPT_BY_A_PAIR.format("--adapter FOLDER"),
     "--draft-adapter": KEPT_BY_A_PAIR.format("--draft ID --draft-adapter FOLDER"),
     "--head-from": KEPT_BY_A_PAIR.format("--head-from ID"),
-    "--hostfile": "--hosts A,B; over jaccl: mlx.launch --hostfile FILE -- python -m specdec_cli run …",
+    "--hostfile": "--hosts A,B; over Thunderbolt (jaccl): specdec help several-machines",
     "--no-keep": "specdec chat --private", "--no-history": "specdec chat --private",
     "--private": "specdec chat --private",
     **dict.fromkeys(("--panel", "--no-panel"), "leave it out: no panel is drawn here"),
