@@ -63,7 +63,8 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    files = find(PairSpec.of(pair), weights="headers", offline=offline)
+    with screen.checking(pair.name) as report:
+        files = find(PairSpec.of(pair), weights="headers", offline=offline, report=report)
     found = judge(Fit.of(files, remedies=frozenset({"--max-context", "--force"})), context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:

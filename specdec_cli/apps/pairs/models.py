@@ -39,7 +39,7 @@ def check(
         for problem in catalog.partly_here([spec.pair]):
             raise problem
         others = machine_bytes(hosts, kv_bits)
-        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
+        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline, report=report)
         if others:
             found = found.shared_by(Share(1 + len(others)))
         verdict = judge(Fit.of(found, kv_bits), max_context, others)
