@@ -135,11 +135,12 @@ def drafted(rows: Sequence[PairRow], known: Registry, report: OnStep = unseen) -
 
 
 def fitting(known: Registry) -> list[Pair]:
-    """Pairs with a stated minimum memory that this machine has, the one to recommend first.
+    """Pairs with a stated minimum memory that fit this machine, the one to recommend first.
 
     Those whose ids rest on one source come last; then the largest minimum comes first, of equals the first listed.
     """
-    found = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
+    stated = [pair for pair in known.pairs.values() if pair.name != DEMO and pair.min_memory_gb]
+    found = [pair for pair in stated if fits(pair, size_bytes(pair, estimate=True))]
     return sorted(found, key=lambda pair: (pair.one_source, -(pair.min_memory_gb or 0)))
 
 
