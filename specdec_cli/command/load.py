@@ -90,8 +90,7 @@ def specify(
         here = drafter != NONE.name
         spec = choose(models.pair, models.target, models.draft, here=here, report=line.say).reading(context)
     require_named(spec, raw)
-    reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
-    return replace(spec, reason=reason, drafter=drafter or spec.drafter)
+    return spec.drafted_by(drafter)
 
 
 def require_named(spec: PairSpec, raw: bool) -> None:

@@ -70,12 +70,18 @@ def talk(
     warn_of_unused_k(models, asked.k, **said)
     first_spec = spec_for(transcript, models, **said)
     settings = ChatSettings(
-        asked.request(first_spec), overflow=on_overflow, template=asked.template, panel=display.panel is not False
+        asked.request(first_spec),
+        overflow=on_overflow,
+        template=asked.template,
+        panel=display.panel is not False,
+        drafter=models.drafter,
     )
     disk = disk_cache(cache_disk, display) if keeper else None
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(spec: PairSpec) -> Loaded:
+        own = asked.request(spec)  # what the line asks for holds for every pair
+        spec = replace(spec, pair=replace(spec.pair, k=own.k, stop_repetition=own.stop_repetition))
         read = spec.reading(parse_draft_context(models.draft_context))
         session = load_session(read, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
         return Loaded(spec, replace(session.pair, disk=disk).session())

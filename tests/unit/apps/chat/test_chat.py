@@ -171,11 +171,32 @@ def test_each_pair_left_the_memory_before_the_next_is_opened(pair, monkeypatch):
     monkeypatch.setattr(talk, "load_session", load_session)
     monkeypatch.setattr(Session, "reply", fail)
     lines = b"/draft on\nhello\n/pair demo\nhello\n/pair demo-hybrid\n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-    asked = AnswerSettings.read(AnswerOptions(), SamplingOptions())
-    models, display = ModelOptions(pair="demo", drafter="none"), DisplayOptions(quiet=True)
-    assert talk.talk(models, asked, display, Transcript(Conversation()), None, history=False) == 2
+    assert talked(monkeypatch, lines, ModelOptions(pair="demo", drafter="none"), AnswerOptions()) == 2
     assert there == [0, 0, 0, 0]
+
+
+def talked(monkeypatch, lines, models, answer):
+    """The exit code of a quiet chat that reads these lines from a pipe and keeps nothing."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    asked, transcript = AnswerSettings.read(answer, SamplingOptions()), Transcript(Conversation())
+    return talk.talk(models, asked, DisplayOptions(quiet=True), transcript, None, history=False)
+
+
+@pytest.mark.parametrize(
+    ("models", "answer", "first", "second"),
+    [
+        (ModelOptions(pair="demo"), AnswerOptions(), (2, 64, "model"), (2, 64, "mtp")),
+        (ModelOptions(pair="demo"), AnswerOptions(k="3", stop_repetition=9), (3, 9, "model"), (3, 9, "mtp")),
+        (ModelOptions(pair="demo", drafter="ngram"), AnswerOptions(k="0"), (0, 64, "ngram"), (0, 64, "ngram")),
+    ],
+)
+def test_what_the_line_asks_for_holds_for_every_pair_of_a_chat(pair, monkeypatch, models, answer, first, second):
+    """`/pair` forgot `-k`, `--drafter` and the config's `stop_repetition` for those of the new pair."""
+    requests = []
+    monkeypatch.setattr(talk, "load_session", lambda *_, **__: recorded(*pair))
+    monkeypatch.setattr(Session, "reply", lambda session, ids, request, *_, **__: requests.append(request) or ())
+    assert talked(monkeypatch, b"hello\n/pair demo-hybrid\nhello\n", models, answer)
+    assert [(one.k, one.stop_repetition, one.drafter) for one in requests] == [first, second]
 
 
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
