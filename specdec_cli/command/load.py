@@ -89,8 +89,7 @@ def specify(
         here = drafter != NONE.name
         spec = choose(models.pair, models.target, models.draft, here=here, report=line.say).reading(context)
     require_named(spec, raw)
-    reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
-    return replace(spec, reason=reason, drafter=drafter or spec.drafter)
+    return spec.drafted_by(drafter)
 
 
 def require_named(spec: PairSpec, raw: bool) -> None:
@@ -129,12 +128,16 @@ def load_session(
     plain: bool = False,
     remember_costs: bool = True,
     request: Request | None = None,
+    without: Sequence[str] = (),
 ) -> Session:
     """The loaded pair, ready for `request`. It must fit with caches of `reserve_tokens`, unless `--force` was given.
+
+    The command is one `without` these options, or they do not help there: a refusal names others.
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
     with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as line:
+        from specdec_cli.pairs.fit import REMEDIES
         from specdec_cli.session.cost_file import cost_file
         from specdec_cli.session.load import Wishes
         from specdec_cli.session.several import open_spec
@@ -146,6 +149,7 @@ def load_session(
             cost_file() if remember_costs else None,
             line.tell,
             line.say,
+            remedies=REMEDIES - {*without},
         )
         return open_spec(spec, wishes).session()
 

@@ -353,6 +353,7 @@ MOVED: Mapping[str, str] = {
     "--adapter": KEPT_BY_A_PAIR.format("--adapter FOLDER"),
     "--draft-adapter": KEPT_BY_A_PAIR.format("--draft ID --draft-adapter FOLDER"),
     "--head-from": KEPT_BY_A_PAIR.format("--head-from ID"),
+    "--hostfile": "--hosts A,B; over Thunderbolt (jaccl): specdec help several-machines",
     "--private": "specdec chat --private",
     **dict.fromkeys(("--panel", "--no-panel"), "leave it out: no panel is drawn here"),
     "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,

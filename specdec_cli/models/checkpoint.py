@@ -116,7 +116,8 @@ class Checkpoint:
             refuse_pointer(folder / ADAPTER)
             return replace(self, adapter=folder)
         if "peft_type" in config:
-            raise Refused(f"adapter {name} is PEFT's, and mlx-lm reads its own", "train one with mlx_lm.lora")
+            hint = "train one: uvx --from mlx-lm mlx_lm.lora"
+            raise Refused(f"adapter {name} is PEFT's, and mlx-lm reads its own", hint)
         raise NotAvailable(f"adapter {name} has no {ADAPTER}", "give the folder that mlx_lm.lora wrote")
 
     @property

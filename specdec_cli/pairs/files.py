@@ -1,7 +1,7 @@
 """Which files are this pair? The one answer, for whatever loads, checks, pulls or serves it. No weight is read.
 
 With weights `here`, all weight files must be on this machine. With `headers`, a model may be on the Hub only: the
-headers of its weights are read there, and its configuration and tokenizer fetched, a few hundred kB. A draft that was
+headers of its weights are read there, and its other files fetched, of which a tokenizer is some MB. A draft that was
 asked for and cannot draft is an error. A head that merely lies among the target's files is then left out, and a line
 says why.
 """
@@ -20,6 +20,7 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, MODEL, TRANSLATED, DrafterKind
+from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.core.safetensors import INDEX, is_beside, read_header
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
@@ -199,16 +200,23 @@ class PairFiles:
         return self.tokenizer.or_of(*self.checkpoints)
 
 
-def find(spec: PairSpec, tell: Notify = unheard, weights: Weights = "here", *, offline: bool = False) -> PairFiles:
+def find(
+    spec: PairSpec,
+    tell: Notify = unheard,
+    weights: Weights = "here",
+    *,
+    offline: bool = False,
+    report: OnStep = unseen,
+) -> PairFiles:
     """The files of the pair that `spec` asks for, each model at one commit. `tell` hears of a head that cannot draft.
 
-    `offline` asks the Hub nothing. Raises: NotAvailable, Refused.
+    `offline` asks the Hub nothing; `report` hears how much of it came. Raises: NotAvailable, Refused.
     """
     pair, kind = spec.pair, DRAFTERS[spec.drafter]
     with explain_offline(offline) if weights == "headers" else nullcontext():
-        folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline)
+        folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline, report)
         target = _read_model(folder, name, snapshot)
-        draft = _find_draft(pair, target, kind, weights, tell, offline)
+        draft = _find_draft(pair, target, kind, weights, tell, offline, report)
     target = replace(target, checkpoint=target.checkpoint.with_adapter(pair.target_adapter))
     if weights == "here" and (tuned := folder_of(pair)) is not None:
         require_bound(tuned, target.checkpoint, draft.checkpoint if isinstance(draft, ModelFiles) else None)
@@ -221,7 +229,7 @@ def find(spec: PairSpec, tell: Notify = unheard, weights: Weights = "here", *, o
 
 
 def _locate(
-    pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool
+    pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool, report: OnStep
 ) -> tuple[Path, str, hub.HubSnapshot | None]:
     """(folder, the model's name as the Hub spells it, the commit on the Hub)."""
     if weights == "here":
@@ -229,7 +237,7 @@ def _locate(
     if is_local(name) or (revision is None and hub.elsewhere(name)):
         return hub.locate(name), name, None
     snapshot = hub.resolve(name, revision, offline=offline)
-    return hub.fetch_small(snapshot), snapshot.name, snapshot
+    return hub.fetch_small(snapshot, report), snapshot.name, snapshot
 
 
 def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
@@ -257,11 +265,11 @@ def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
 
 
 def _find_draft(
-    pair: Pair, target: ModelFiles, kind: DrafterKind, weights: Weights, notify: Notify, offline: bool
+    pair: Pair, target: ModelFiles, kind: DrafterKind, weights: Weights, notify: Notify, offline: bool, report: OnStep
 ) -> ModelFiles | DraftHead | None:
     """What drafts for `target` when `kind` does: the pair's draft, else a head among the target's own files."""
     if pair.draft and kind.by_network:
-        found = _read_draft(pair, pair.draft, weights, offline)
+        found = _read_draft(pair, pair.draft, weights, offline, report)
         if isinstance(found, DraftHead) or kind.uses_draft:
             return found
     if kind.reads_hidden:
@@ -298,12 +306,12 @@ def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
     return head_in(target.checkpoint, hub.remote_headers(snapshot, files, target.checkpoint.folder))
 
 
-def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
+def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool, report: OnStep) -> ModelFiles | DraftHead:
     """The draft `name`, which may be a head."""
     if name.startswith(HEAD) and weights == "headers" and not (offline or network_forbidden()):
         source = find_source(name.removeprefix(HEAD), pair.draft_revision)
         return DraftHead(source.head, source=source)
-    folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline)
+    folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline, report)
     refuse_pickle(
         [file.path for file in snapshot.files] if snapshot else (path.name for path in folder.iterdir()), spelled
     )
@@ -327,7 +335,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
     try:
         return hub.locate(name, revision)
     except NotAvailable as error:
-        if not can_be_pulled(error) or isinstance(error, PartlyHere) or pair.source == "command line":
+        if not can_be_pulled(error) or pair.source == "command line":
             raise
         known = registry()
         if known.pairs.get(pair.name, pair).models != pair.models:  # at other revisions
@@ -337,7 +345,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         which = f"the default pair {pair.name}" if default else pair.name
         total = size_bytes(pair, estimate=True)
         # Of a pair that is partly here only the part that is not.
-        partly = any(is_downloaded(*one) for one in pair.models)
+        partly = isinstance(error, PartlyHere) or any(is_downloaded(*one) for one in pair.models)
         about = f": {error.message}" if partly else f" ({size(total)})" if total else ""
         raise type(error)(f"{which} is not downloaded{about}", f"specdec pull {pair.name}{other}") from error
 

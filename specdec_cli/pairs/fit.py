@@ -28,6 +28,8 @@ from specdec_cli.system import servers
 from specdec_cli.system.servers import RunningServer
 
 HINTED_BITS = 8
+# Options by which a pair that does not fit may be loaded all the same.
+REMEDIES = frozenset({"--kv-bits", "--max-context", "--drafter", "--force"})
 # Contexts are tried in steps of so many tokens, from short ones to the longest. Sizes at so many are remembered.
 STEP, SHORTEST, LONGEST, REMEMBERED = 256, 1024, 1 << 20, 512
 # Share of the usable memory from which on a word is said of it.
@@ -63,7 +65,8 @@ class Fit:
 
     `sizes` are theirs at any length, `context` is what they were made for. `beside` are the lengths of further
     conversations; each keeps so many `snapshots`. What `servers` hold is not among the `usable_bytes`.
-    With `kv_bits` the caches are quantized. Where machines share the target, it is one's.
+    With `kv_bits` the caches are quantized. Where machines share the target, it is one's. A refusal names no option
+    but of `remedies`, those that the command has.
     """
 
     files: PairFiles
@@ -75,9 +78,10 @@ class Fit:
     kv_bits: int | None = None
     beside: tuple[int, ...] = ()
     snapshots: int = KEPT_SNAPSHOTS
+    remedies: frozenset[str] = REMEDIES
 
     @classmethod
-    def of(cls, files: PairFiles, kv_bits: int | None = None) -> Fit:
+    def of(cls, files: PairFiles, kv_bits: int | None = None, remedies: frozenset[str] = REMEDIES) -> Fit:
         """Of the pair on this machine.
 
         Raises: NotAvailable for an architecture that is unknown, Refused for caches that cannot be quantized to
@@ -103,7 +107,7 @@ class Fit:
             return tuple(found)
 
         context = replace(files.context, positions=models[0].network.positions)
-        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits)
+        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits, remedies=remedies)
 
     def at(self, tokens: int = 0, *beside: int) -> Fit:
         """The same with caches of so many tokens, which may be more than the models were made for.
@@ -141,7 +145,7 @@ class Fit:
     def without_unasked_head(self) -> Fit | None:
         """That of the pair without a head that nobody asked for; None where there is no such head."""
         alone = self.files.without_unasked_head
-        return Fit.of(alone, self.kv_bits) if alone else None
+        return Fit.of(alone, self.kv_bits, self.remedies) if alone else None
 
     def refusals(self) -> Iterator[SpecdecError]:
         """What keeps the pair from drafting, but for the memory. Raises: NotAvailable for an unreadable tokenizer."""
@@ -267,16 +271,19 @@ class Fit:
             beside, stop = self._beside
             message += f" {beside}"
             asks = f"""curl {self.servers[0].url}/api/generate --json '{{"prompt": "…", "stream": false}}'"""
-            hint = f"{stop} frees that; or ask the server: {asks}"
-        elif (quantized := self.quantized) and quantized.fits:
-            hint = f"it fits with quantized caches: --kv-bits {HINTED_BITS}; --force loads it anyway"
-        elif (context := self.largest_context) >= 512:
-            hint = f"a smaller context fits: --max-context {context}; --force loads it anyway"
-        elif len(self.footprints) > 1:
-            hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
-        else:
-            hint = "try a smaller model or a lower quantization; --force loads it anyway"
-        return DoesNotFit(message, hint)
+            return DoesNotFit(message, f"{stop} frees that; or ask the server: {asks}")
+        forced = "; --force loads it anyway" if "--force" in self.remedies else ""
+        return DoesNotFit(message, f"{self._remedy}{forced}")
+
+    @property
+    def _remedy(self) -> str:
+        if "--kv-bits" in self.remedies and (quantized := self.quantized) and quantized.fits:
+            return f"it fits with quantized caches: --kv-bits {HINTED_BITS}"
+        if "--max-context" in self.remedies and (context := self.largest_context) >= 512:
+            return f"a smaller context fits: --max-context {context}"
+        if "--drafter" in self.remedies and len(self.footprints) > 1:
+            return "try without the draft (--drafter none) or a smaller pair (specdec pairs)"
+        return "try a smaller model or a lower quantization"
 
 
 def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel) -> Footprint:

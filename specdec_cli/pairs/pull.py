@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from specdec_cli import hub
@@ -16,7 +15,7 @@ from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.progress import OnStep
 from specdec_cli.hub import HubSnapshot, Removal
 from specdec_cli.pairs import registry as models_toml
-from specdec_cli.pairs.catalog import is_local, registry, users_of
+from specdec_cli.pairs.catalog import findable, is_local, registry, users_of
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import HeadSource, find
 from specdec_cli.pairs.fit import Fit
@@ -64,8 +63,9 @@ def pull(
 
     Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
     """
-    files = find(PairSpec.of(pair), weights="headers", offline=offline)
-    found = judge(Fit.of(files), context_tokens)
+    with screen.checking(pair.name) as report:
+        files = find(PairSpec.of(pair), weights="headers", offline=offline, report=report)
+    found = judge(Fit.of(files, remedies=frozenset({"--max-context", "--force"})), context_tokens)
     screen.verdict(found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
@@ -76,7 +76,7 @@ def pull(
         _keep_head(files.source, screen, agree)
     if verify:
         _verify(files.snapshots, screen)
-    _remember(files.pair, screen)
+    _remember(findable(files.pair), screen)
 
 
 def _download(snapshots: list[HubSnapshot], screen: PullDisplay, agree: Agree) -> None:
@@ -140,28 +140,28 @@ def _verify(snapshots: list[HubSnapshot], screen: PullDisplay) -> None:
 def _remember(pair: Pair, screen: PullDisplay) -> None:
     """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
-    if pair.name not in known.pairs or not _same(known.find(pair.name), pair):
-        pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)
-    if pair.name not in known.pairs:
-        models_toml.add_pair(user_file(), pair)
-    elif not _same(known.find(pair.name), pair):
-        command = f"specdec run {shlex.join(pair.options)} 'your prompt'"
-        screen.line(f"here, but {pair.name} already names another pair: {command}")
+    named = known.pairs.get(pair.name)
+    listed = next((one for one in (named, *known.pairs.values()) if one and _same(one, pair)), None)
+    if listed is None and named is not None:
+        screen.line(f"here, but {pair.name} already names another pair: {pair.run_command}")
         return
-    if known.default_pair is None and pair.name != DEMO:
-        models_toml.set_default(config_file(), user_file(), pair.name)
-        screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
-    elif known.default_pair == pair.name:
-        screen.line(f"{pair.name} is here, and is the default pair: specdec run 'your prompt'")
+    if listed is None:
+        models_toml.add_pair(user_file(), pair)
+        listed = replace(pair, source="yours")
+    if known.default_pair is None and listed.name != DEMO:
+        models_toml.set_default(config_file(), user_file(), listed.name)
+        screen.line(f"{listed.name} is here and is now the default pair: specdec run 'your prompt'")
+    elif known.default_pair == listed.name:
+        screen.line(f"{listed.name} is here, and is the default pair: specdec run 'your prompt'")
     else:
-        screen.line(f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
+        screen.line(f"{listed.name} is here: {listed.run_command}")
 
 
 def _same(pair: Pair, other: Pair) -> bool:
     """Whether both have the same models at the same revisions; the Hub ignores case in their names."""
     if len(pair.models) != len(other.models):
         return False
-    both = zip(pair.models, other.models, strict=True)
+    both = zip(findable(pair).models, findable(other).models, strict=True)
     return all(hub.same_model(name, name2) and at == at2 for (name, at), (name2, at2) in both)
 
 

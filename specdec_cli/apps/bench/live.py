@@ -156,7 +156,7 @@ def load_machine(
     longest = max(len(prompt.text) for prompt in request.prompts) // 3 + (request.settings.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
     reserve_tokens = None if request.force else 2 * longest
-    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report)
+    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report, remedies=frozenset({"--force"}))
     pair = load_spec(PairSpec(request.pair, drafter.name), wishes)
     others = [replace(request.pair, draft=name, draft_revision=None, draft_adapter=None) for name in request.drafts]
     pairs = [pair, *(beside(pair, other) for other in others)]

@@ -207,7 +207,7 @@ class Chat:
             clear_frames(error.__traceback__)  # else what was loaded until then stays beside the old pair
             self._load(before)
             raise
-        if (pair := spec.pair) != before.pair:
+        if (pair := self.loaded.pair) != before.pair:
             self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
 

@@ -42,7 +42,7 @@ def show(json: bool, every: bool) -> None:
             say(f"{size(held)} of conversations that were read: specdec rm {disk_entries.DISK_CACHE} removes them")
     unread = [folder for folder in model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     say(*(f"{folder}, one of your model folders, is not there or cannot be read" for folder in unread))
-    damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
+    damaged = catalog.partly_here(known.pairs.values())
     say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))
     if damaged:
         raise damaged[0]

@@ -36,10 +36,10 @@ def check(
         with files.explain_offline(offline):
             spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
         # A verdict on fetched files would hide that the files here cannot answer.
-        for problem in catalog.partly_here(spec.pair.models):
+        for problem in catalog.partly_here([spec.pair]):
             raise problem
         others = machine_bytes(hosts, kv_bits)
-        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
+        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline, report=report)
         if others:
             found = found.shared_by(Share(1 + len(others)))
         verdict = judge(Fit.of(found, kv_bits), max_context, others)

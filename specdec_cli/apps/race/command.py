@@ -88,9 +88,10 @@ def run_race(
     warn_of_unused_k(models, asked.k, shown=shown, plain=plain)
     spec = without_reason(specify(models, raw=True, shown=shown, plain=plain))
     doubt = warning_of_load(shown and sys.stderr.isatty())
-    # Two lanes have caches of their own.
-    reserve_tokens = 2 * (asked.asked.max_tokens + len(prompt) // 3)
-    session = load_session(spec, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
+    needed = asked.asked.max_tokens + len(prompt) // 3
+    # Two lanes have caches of their own, and the context that fits would be that of one.
+    reserve_tokens, without = 2 * min(needed, asked.asked.max_context or needed), ["--max-context"]
+    session = load_session(spec, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain, without=without)
     from specdec_cli.apps.race import race as lanes
     from specdec_cli.apps.race.screen import race_display
 

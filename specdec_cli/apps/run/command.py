@@ -90,7 +90,8 @@ def run(
     doubt = warning_of_load(watched)
     with ExitStack() as stack:
         show = stack.enter_context(display.open(spec.pair.name))
-        reserve_tokens = answer.max_tokens + len(text) // 3
+        needed = answer.max_tokens + len(text) // 3
+        reserve_tokens = min(needed, answer.max_context or needed)
         began = time.monotonic()
         session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
         if display.verbose:

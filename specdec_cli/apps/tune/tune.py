@@ -24,6 +24,7 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import DEFAULT_K
 from specdec_cli.pairs.catalog import findable, registry
 from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import REMEDIES
 from specdec_cli.pairs.pair import DEMO, NAME, Pair
 from specdec_cli.pairs.registry import add_pair, user_file
 from specdec_cli.pairs.tuned import folder_of, tuned_folder
@@ -47,7 +48,7 @@ def run(options: TuneOptions) -> None:
     files = find(spec)
     learning(options.what, spec.pair, files.draft_kind, files.names[1])  # before any weight is read
     reserve = 2 * (documents.PIECE + documents.SAID)
-    session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
+    session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False, without=[*REMEDIES])
     learner = trainee(options.what, spec, session.pair, k, options.seed)
     sizes = learner.learning_bytes, learner.piece_bytes
     lesson = PIECES if options.predict_only else fitting_pieces(spec, session.pair, *sizes)

@@ -58,6 +58,24 @@ def test_a_folder_is_kept_by_its_whole_path(specdec, tiny_pair, monkeypatch):
     assert (mine.target, mine.draft) == tuple(map(str, tiny_pair))
 
 
+def test_a_folder_that_was_pulled_is_one_pair_from_anywhere_and_its_command_can_be_typed(
+    specdec, tiny_pair, tmp_path, monkeypatch
+):
+    """`specdec pull ./m` made that path the default pair: in every other folder all commands failed."""
+    folders = tmp_path / "m", tmp_path / "My Model"
+    for folder in folders:
+        shutil.copytree(tiny_pair[0], folder)
+    monkeypatch.chdir(tmp_path)
+    assert specdec("pull", "./m")[0] == 0
+    told = "My Model is here: specdec run -p 'My Model' 'your prompt'"
+    assert specdec("pull", "./My Model")[2].splitlines()[-1] == told
+    monkeypatch.chdir(folders[0])
+    assert specdec("pull", ".")[2].splitlines()[-1].startswith("m is here, and is the default pair")
+    assert specdec("pull", folders[1])[2].splitlines()[-1] == told
+    mine = read_registry(specdec.models, "yours").pairs
+    assert {name: pair.target for name, pair in mine.items()} == {folder.name: str(folder) for folder in folders}
+
+
 def test_an_entry_is_replaced_whole_if_that_is_agreed_to(specdec):
     specdec("pairs", "add", "mine", "--target", "org/t", "--draft", "org/d")
     assert specdec("pairs", "add", "mine", "--target", "org/other", "--yes")[0] == 0
