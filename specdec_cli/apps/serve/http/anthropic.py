@@ -24,16 +24,12 @@ CHANGING = "x-anthropic-billing-header:"
 
 
 class UseBlock(Body):
-    """A function that the model called."""
-
     id: str
     name: str
     input: Arguments = ""
 
 
 class ResultBlock(Body):
-    """What it returned."""
-
     tool_use_id: str
     content: Content = []
 
@@ -45,15 +41,11 @@ Block = Annotated[
 
 
 class BlockMessage(Body):
-    """What somebody said."""
-
     role: Literal["user", "assistant", "system"]
     content: Annotated[list[Block], FailFast(), FEW, wrapped("text", type="text")] = []
 
 
 class ThinkingOptions(Body):
-    """Whether to think."""
-
     type: Literal["enabled", "disabled", "adaptive"] | None = None
 
 
