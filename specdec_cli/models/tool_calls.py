@@ -20,6 +20,12 @@ from specdec_cli.models.turns import Message
 
 JSON_CALLS = "json_tools"
 ANY_OBJECT = '{"type": "object"}'
+# Around an argument, in forms whose parsers drop one that is not closed instead of refusing it.
+ARGUMENTS = {
+    "glm47": ("<arg_value>", "</arg_value>"),
+    "longcat": ("<longcat_arg_value>", "</longcat_arg_value>"),
+    "muse_spark": ("<atem:parameter", "</atem:parameter>"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +128,9 @@ class MarkedCalls:
     def read(self, inner: str, tools: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
         """The calls that stand between two marks. Raises: UsageError."""
         with untrusted(lambda reason: UsageError(f"a tool call cannot be read: {reason}", "ask again")):
+            begin, end = ARGUMENTS.get(self.name, ("", ""))
+            if inner.rfind(begin) > inner.rfind(end):
+                raise ValueError("its last argument is not closed")
             found = self.parse(inner, [*map(_with_objects, tools)] or None)
             return [_call(one) for one in (found if isinstance(found, list) else [found])]
 

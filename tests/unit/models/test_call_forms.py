@@ -167,11 +167,12 @@ for module, form in FORMS.items():
     run = call("run", cmd="ls", n="1" if module in (qwen3_coder, minimax_m2, minicpm5) else 1)
     written = WRITTEN[module].replace("?", "ls")
     MARKED_SAID[f"{name} two"] = form, f"I look.\n{written}\n{written} So.", [text("I look."), run, run, text(" So.")]
-    if form.enforced or module in (qwen3_coder, minimax_m2):  # the others take the first end mark for the end
+    if module is not minicpm5:  # its parser ends a function at the first end mark in any case
         quoted = call("run", **run.arguments | {"cmd": f"a {end} b {end}"})
         more = WRITTEN[module].replace("?", quoted.arguments["cmd"])
         MARKED_SAID[f"{name} quoted"] = form, f"{more}\n{written}", [quoted, run]
         MARKED_SAID[f"{name} open"] = form, more.removesuffix(end), [quoted]
+    if form.enforced or module in (qwen3_coder, minimax_m2):  # for the others, anything is a call
         MARKED_SAID[f"{name} broken"] = form, f"{broken} a {end} b\n{written}", [text(f"{broken} a {end} b"), run]
         MARKED_SAID[f"{name} none"] = form, f"{broken} a {end} b", [text(f"{broken} a {end} b")]
 SAID = {name: (BARE, *row) for name, row in BARE_SAID.items()}
