@@ -107,11 +107,11 @@ class DisplayOptions(Look):
     @property
     def editors_terminal(self) -> TextIO | None:
         """Where a line editor is drawn; None where no person can use it."""
-        from specdec_cli.terminal.terminal import can_draw, is_terminal
+        from specdec_cli.terminal.terminal import can_be_awaited, can_draw, is_terminal
 
         out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
         usable = is_terminal(sys.stdin) and not (self.json or self.plain) and can_draw(out)
-        return out if usable else None
+        return out if usable and can_be_awaited(sys.stdin) else None
 
     def no_echo(self) -> AbstractContextManager[None]:
         """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""

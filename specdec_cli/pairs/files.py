@@ -81,13 +81,15 @@ class ModelFiles:
 class DraftHead:
     """A head as draft. `asked`: somebody named it, so that it is an error if it cannot draft.
 
-    `snapshot` is its commit where a repository holds it alone, `source` the larger repository that it is taken out of.
+    `snapshot` is its commit where a repository holds it alone, `origin` that of the larger repository that a pull takes
+    it out of: its headers, its `config`, which is config.json as bytes, and the head's tensors.
     """
 
     head: HeadFiles
     asked: bool = True
     snapshot: hub.HubSnapshot | None = None
-    source: HeadSource | None = None
+    origin: hub.HubSnapshot | None = None
+    config: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -141,11 +143,6 @@ class PairFiles:
         """The commits that a pull fetches."""
         parts = [self.target, *([self.draft] if self.draft else [])]
         return [part.snapshot for part in parts if part.snapshot is not None]
-
-    @property
-    def source(self) -> HeadSource | None:
-        """The repository out of which a pull takes the head."""
-        return self.draft.source if isinstance(self.draft, DraftHead) else None
 
     @property
     def pair(self) -> Pair:
@@ -309,8 +306,7 @@ def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
 def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool, report: OnStep) -> ModelFiles | DraftHead:
     """The draft `name`, which may be a head."""
     if name.startswith(HEAD) and weights == "headers" and not (offline or network_forbidden()):
-        source = find_source(name.removeprefix(HEAD), pair.draft_revision)
-        return DraftHead(source.head, source=source)
+        return _in_origin(name.removeprefix(HEAD), pair.draft_revision)
     folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline, report)
     refuse_pickle(
         [file.path for file in snapshot.files] if snapshot else (path.name for path in folder.iterdir()), spelled
@@ -378,33 +374,7 @@ def name_to_keep(name: str) -> str:
     return from_anywhere(name)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadSource:
-    """A repository out of which the `head` alone is taken: headers, config.json and the head's tensors are fetched.
-
-    `config` is config.json as bytes.
-    """
-
-    snapshot: hub.HubSnapshot
-    config: bytes
-    head: HeadFiles
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(stored.size_bytes for stored in self.head.tensors.values())
-
-    @property
-    def kept(self) -> bool:
-        """Whether this very commit's head is here."""
-        return hub.kept_commit(self.snapshot.name) == self.snapshot.commit
-
-    def keep(self, progress: hub.OnBytes) -> None:
-        """Fetch the tensors and keep them. Raises: NotAvailable, DoesNotFit."""
-        layout = "pt" if self.head.zero_centred else "mlx"
-        hub.keep_head(self.snapshot, self.config, self.head.tensors.values(), layout, progress)
-
-
-def find_source(name: str, revision: str | None) -> HeadSource:
+def _in_origin(name: str, revision: str | None) -> DraftHead:
     """The head in the repository `name`, from the Hub. Raises: NotAvailable, Refused."""
     snapshot = hub.resolve(name, revision)
     config = hub.read_config(snapshot)
@@ -421,4 +391,4 @@ def find_source(name: str, revision: str | None) -> HeadSource:
             f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head among {tensors} tensors",
             "name the original repository of the target, or a head alone: --draft ID",
         )
-    return HeadSource(snapshot, config, head)
+    return DraftHead(head, origin=snapshot, config=config)

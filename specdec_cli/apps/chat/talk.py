@@ -66,7 +66,7 @@ def talk(
     first: str = "",
 ) -> int:
     """A chat until its end, within `keys_kept`, and its exit code; `specdec run` without a prompt is one, too."""
-    said = {"shown": display.notices, "plain": display.plain}
+    said: dict[str, Any] = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
     first_spec = spec_for(transcript, models, **said)
     settings = ChatSettings(
@@ -129,12 +129,13 @@ def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain
     listed = registry().pairs.get(pair.name)
     if listed is not None and _found(listed) == _found(pair):
         pair = listed
-    for model, revision in (("target", "target_revision"), ("draft", "draft_revision")):
-        if (commit := header.get(revision)) is None or is_downloaded(header.get(model), commit):
-            pair = replace(pair, **{revision: commit})
+    revisions: dict[str, Any] = {}
+    for model in ("target", "draft"):
+        if (commit := header.get(f"{model}_revision")) is None or is_downloaded(header.get(model), commit):
+            revisions[f"{model}_revision"] = commit
         else:
             reason += f"; {header[model]} is another now: its commit {commit[:7]} is not here"
-    return replace(PairSpec.of(pair, models.drafter), reason=reason)
+    return replace(PairSpec.of(replace(pair, **revisions), models.drafter), reason=reason)
 
 
 def _found(pair: Pair) -> list[str]:

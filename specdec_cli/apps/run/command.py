@@ -79,7 +79,7 @@ def run(
         return chat_instead(chat, context, models, preset)
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), file_text(predict, "--predict", "name a file of what you expect")
-    said = {"shown": display.notices, "plain": display.plain}
+    said: dict[str, Any] = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
     spec = without_reason(specify(models, asked.ks, raw=raw, **said))
     if predicted and models.drafter is None and spec.drafter != NONE.name:

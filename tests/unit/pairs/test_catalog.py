@@ -1,11 +1,9 @@
-"""The known pairs: sizes, what fits, what a removal frees."""
+"""The known pairs: sizes, what fits, what is partly here."""
 
 import pytest
 
 from specdec_cli.core.errors import NotAvailable, PartlyHere
-from specdec_cli.hub import Removal
 from specdec_cli.pairs import catalog, choose
-from specdec_cli.pairs import pull as pulling
 from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry
 from specdec_cli.pairs.registry import packaged_file, read_registry
@@ -104,50 +102,3 @@ def test_what_is_partly_here_names_the_pull_of_the_pair_that_lacks_the_fewest(mo
     listed = [Pair(target, f"org/{target}", "org/tiny", source="yours") for target in ("huge", "small")]
     assert [(one.message, one.hint) for one in catalog.partly_here(listed)] == [(told.message, "specdec pull small")]
     assert catalog.partly_here([Pair("org/small", "org/small", "org/tiny")]) == [told]
-
-
-# Removals
-
-SHARED = Pair("one", "org/big", "org/tiny"), Pair("two", "org/other", "org/tiny", draft_revision="d" * 40)
-TWO = Registry({pair.name: pair for pair in SHARED}, None)
-
-
-@pytest.fixture
-def removals(monkeypatch):
-    """Plans for these models: commit asked for -> Removal; the ones carried out."""
-    asked, carried_out = [], []
-
-    def removal(name, commit):
-        asked.append((name, commit))
-        if name == "org/other":
-            raise NotAvailable("org/other is not in the model cache", "specdec pairs")
-        return Removal(name, ("c" * 40,), ("d" * 40,) if commit else (), 5_000_000)
-
-    def remove(plan):
-        carried_out.append(plan.name)
-        return plan.freed_bytes
-
-    monkeypatch.setattr(pulling.hub, "removal", removal)
-    monkeypatch.setattr(pulling.hub, "remove", remove)
-    return asked, carried_out
-
-
-def test_a_removal_says_what_goes_and_who_else_uses_it(removals):
-    plans = pulling.plan_removal("one", TWO)
-    assert [plan.summary for plan in plans] == ["org/big: 5.0 MB", "org/tiny: 5.0 MB; also used by two"]
-    assert pulling.carry_out(plans) == 10_000_000
-    assert removals == ([("org/big", None), ("org/tiny", None)], ["org/big", "org/tiny"])
-
-
-def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
-    """Its target is not here: what is here goes."""
-    (plan,) = pulling.plan_removal("two", TWO)
-    assert plan.summary == "org/tiny: 5.0 MB; what commit ddddddd shares will stay; also used by one"
-    assert removals[0] == [("org/other", None), ("org/tiny", "d" * 40)]
-
-
-def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
-    own = Pair("own", str(tmp_path), "specdec:demo/draft")
-    with pytest.raises(NotAvailable, match="nothing of own to remove"):
-        pulling.plan_removal("own", Registry({"own": own}, None))
-    assert removals == ([], [])
