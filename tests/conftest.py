@@ -44,7 +44,9 @@ if DEVICE == "gpu" and mx.is_available(mx.gpu):
 else:
     mx.set_default_device(mx.cpu)
 
+from fakes.counting import HEAD_CONFIG, NO_HEAD, counting_folder, counting_tensors, head_or_trunk
 from fakes.models import TINY, tiny_folder
+from fakes.raw_qwen import write_checkpoint
 
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
@@ -134,6 +136,18 @@ def device_says(monkeypatch):
     return partial(says, monkeypatch)
 
 
+@pytest.fixture
+def machine_says(monkeypatch):
+    """How much memory this machine has from now on, for the lists of pairs: `machine_says(16 * GB)`."""
+    from specdec_cli.pairs import catalog, choose
+
+    def says(physical_bytes):
+        for module in (catalog, choose):
+            monkeypatch.setattr(module, "physical_bytes", lambda: physical_bytes)
+
+    return says
+
+
 def pytest_unconfigure():
     shutil.rmtree(HOME, ignore_errors=True)
 
@@ -145,6 +159,23 @@ def tiny_pair(tmp_path_factory):
     target = tiny_folder(root / "target", TINY, seed=1)
     draft = tiny_folder(root / "draft", TINY, seed=1, noise=0.05)
     return target, draft
+
+
+@pytest.fixture(scope="session")
+def counting_folders(tmp_path_factory):
+    """Of a target that counts without a head, of its head, and of that target with its head."""
+    root, tensors = tmp_path_factory.mktemp("counting"), counting_tensors()
+    bare = counting_folder(root / "bare", head_or_trunk(tensors, False), NO_HEAD)
+    head = write_checkpoint(root / "head", head_or_trunk(tensors, True), HEAD_CONFIG)
+    return bare, head, counting_folder(root / "whole", tensors)
+
+
+@pytest.fixture(scope="session")
+def gemma_folders(tmp_path_factory):
+    """Of a target over bytes, and of an assistant that agrees with it."""
+    from fakes.gemma import agreeing_folders
+
+    return agreeing_folders(tmp_path_factory.mktemp("gemma"))
 
 
 def pytest_collection_finish(session):

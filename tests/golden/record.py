@@ -36,12 +36,44 @@ def read(name: str) -> dict[str, Any]:
     return json.loads((DATA / f"{name}.json").read_text("utf-8"))
 
 
-def collected(file: Path, as_text: Callable[[dict[Any, Any]], str]) -> Iterator[dict[Any, Any]]:
-    """For a fixture: what is found this time by row, written as the text of `file` if that is to be recorded."""
-    found = dict[Any, Any]()
-    yield found
-    if RECORDING:
-        file.write_text(as_text(found), "utf-8")
+class Table:
+    """`data/NAME.txt`: headings, below each its rows as they are typed, and indented what was recorded of a row.
+
+    A heading without rows is a row itself, "". To add a row, write it and record.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._file = DATA / f"{name}.txt"
+        self.rows = dict[tuple[str, str], list[str]]()
+        heading = row = ""
+        for line in self._file.read_text("utf-8").splitlines():
+            if line.startswith("## "):
+                heading, row = line[3:], ""
+                self.rows[heading, row] = []
+            elif line[:1].strip():
+                row = line
+                self.rows[heading, row] = []
+                self.rows.pop((heading, ""), None)
+            elif line or self.rows[heading, row]:
+                self.rows[heading, row].append(line[2:])
+        for lines in self.rows.values():
+            while lines[-1:] == [""]:
+                lines.pop()
+
+    def check(self, heading: str, row: str, *lines: str) -> None:
+        """Raises: AssertionError where they are not as recorded, but for spaces at their ends."""
+        found = [line.rstrip() for line in lines]
+        if RECORDING:
+            self.rows[heading, row] = found
+            self._file.write_text("\n".join(self._parts()), "utf-8")
+        require_same(f"{self._file.stem} > {heading} > {row}", self.rows.get((heading, row), []), found)
+
+    def _parts(self) -> Iterator[str]:
+        """The text of each heading."""
+        for heading in dict.fromkeys(heading for heading, _ in self.rows):
+            rows = {row: lines for (where, row), lines in self.rows.items() if where == heading}
+            told = [line for row, lines in rows.items() for line in (row, *(f"  {line}".rstrip() for line in lines))]
+            yield "".join(f"{line}\n" for line in (f"## {heading}", *[""] * ("" not in rows), *told[("" in rows) :]))
 
 
 def recorded_here(name: str) -> bool:

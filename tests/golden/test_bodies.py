@@ -13,9 +13,8 @@ import pytest
 from fakes.desk import ScriptedDesk
 from fakes.server import local
 from fakes.tool_model import tool_folder, tool_model
-from golden.record import DATA, RECORDING, collected
+from golden.record import Table
 
-FILE = DATA / "bodies.txt"
 USER = {"role": "user", "content": "Hi"}
 # What a body of each path is with nothing else.
 ASKED = {
@@ -29,21 +28,7 @@ ASKED = {
 }
 
 
-def recorded() -> dict[tuple[str, str], str]:
-    """By path and fields; of what was never recorded nothing is told."""
-    rows, path, fields = dict[tuple[str, str], str](), "", ""
-    for line in FILE.read_text("utf-8").splitlines():
-        if line.startswith("## "):
-            path = line[3:]
-        elif line.startswith("{"):
-            fields = line
-            rows[path, fields] = ""
-        elif line:
-            rows[path, fields] = line[2:]
-    return rows
-
-
-ROWS = recorded()
+TABLE = Table("bodies")
 
 
 @pytest.fixture(scope="module")
@@ -55,25 +40,11 @@ def client(tmp_path_factory):
     desk.close()
 
 
-@pytest.fixture(scope="module")
-def found():
-    """What was told this time."""
-    yield from collected(FILE, as_text)
-
-
-def as_text(told):
-    of = {path: [(fields, words) for (where, fields), words in told.items() if where == path] for path in ASKED}
-    return "\n".join(
-        f"## {path}\n\n" + "".join(f"{one}\n  {words}\n" for one, words in rows) for path, rows in of.items()
-    )
-
-
-@pytest.mark.parametrize(("path", "fields"), ROWS, ids=[f"{path} {fields}"[:70] for path, fields in ROWS])
-def test_what_cannot_be_done_is_refused_by_the_field_that_asks_for_it(path, fields, client, found):
+@pytest.mark.parametrize(("path", "fields"), TABLE.rows, ids=[f"{path} {fields}"[:70] for path, fields in TABLE.rows])
+def test_what_cannot_be_done_is_refused_by_the_field_that_asks_for_it(path, fields, client):
     reply = client.post(path, json={**ASKED[path], **json.loads(fields)})
     error = reply.json()["error"]
     assert reply.status_code == 400
     message = error if isinstance(error, str) else error["message"]
     name = error["param"] if isinstance(error, dict) and "param" in error else message.partition(": ")[0]
-    found[path, fields] = message if message.startswith(f"{name}: ") else f"{name}: | {message}"
-    assert RECORDING or found[path, fields] == ROWS[path, fields]
+    TABLE.check(path, fields, message if message.startswith(f"{name}: ") else f"{name}: | {message}")

@@ -6,31 +6,16 @@ message, and the hint. To add one, write the options and record.
 
 from __future__ import annotations
 
+from math import inf
+
 import numpy as np
 import pytest
 
 import specdec_cli as specdec
 from golden.masks import mask
-from golden.record import DATA, RECORDING, collected
+from golden.record import Table
 
-FILE = DATA / "calls.txt"
-Row = tuple[str, str]  # what is called, and the options
-
-
-def recorded() -> dict[Row, list[str]]:
-    """Each row with the lines that were recorded of it."""
-    rows, called, lines = dict[Row, list[str]](), "", list[str]()
-    for line in FILE.read_text("utf-8").splitlines():
-        if line.startswith("  "):
-            lines.append(line.strip())
-        elif line.startswith("## "):
-            called = line[3:]
-        elif line:
-            rows[called, line] = lines = []
-    return rows
-
-
-ROWS = recorded()
+TABLE = Table("calls")
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +37,7 @@ def calls(tiny_pair):
     return {
         "session.reply(prompt)": lambda prompt: pair.session().reply(prompt, max_tokens=4),
         'session.reply("hello", ...)': reply,
-        "list(session.reply(...))": lambda **options: list(pair.session().reply("hello", **options)),
+        "list(session.reply(...))": lambda prompt="hello", **options: list(pair.session().reply(prompt, **options)),
         "load(target, draft, ...)": lambda **options: specdec.load(**{"target": target, "draft": draft} | options),
         "load(Pair(...))": lambda **values: specdec.load(
             specdec.Pair(**{"name": "own", "target": target, "draft": None} | values)
@@ -61,27 +46,12 @@ def calls(tiny_pair):
     }
 
 
-@pytest.fixture(scope="module")
-def found():
-    """What was refused this time."""
-    yield from collected(FILE, as_text)
-
-
-def as_text(said):
-    parts = []
-    for called in dict.fromkeys(called for called, _ in ROWS):
-        rows = [(options, said[row]) for row in ROWS if row[0] == called for options in row[1:]]
-        parts.append(f"## {called}\n\n" + "".join(f"{one}\n" + "".join(f"  {x}\n" for x in t) for one, t in rows))
-    return "\n".join(parts)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")
-def test_a_call_that_cannot_be_done_is_refused_in_two_lines(row, calls, found, tmp_path):
+@pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: f"{row[0]}: {row[1]}")
+def test_a_call_that_cannot_be_done_is_refused_in_two_lines(row, calls, tmp_path):
     """Some were taken in silence, others raised TypeError or KeyError; -1 tokens of context were all of it."""
-    names = {name: getattr(specdec, name) for name in ("Request", "Constraint")} | {"np": np}
+    names = {name: getattr(specdec, name) for name in ("Request", "Constraint")} | {"np": np, "inf": inf}
     with pytest.raises(specdec.SpecdecError) as refused:
         eval(f"call({row[1]})", names | {"call": calls[row[0]]})
     error = refused.value
-    found[row] = [f"{type(error).__name__} {mask(error.message, tmp_path)}", mask(error.hint, tmp_path)]
     assert error.hint and "\n" not in error.message + error.hint
-    assert RECORDING or found[row] == ROWS[row]
+    TABLE.check(*row, f"{type(error).__name__} {mask(error.message, tmp_path)}", mask(error.hint, tmp_path))

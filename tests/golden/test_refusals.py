@@ -11,36 +11,24 @@ import json
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fakes.command import Command
-from fakes.models import TINY, other_letters, tiny_folder
-from fakes.ui_script import script
+from fakes.models import TINY, tiny_folder
+from fakes.ui_script import ROUNDS, script
 from golden.masks import mask
-from golden.record import DATA, RECORDING, collected
+from golden.record import Table
+from golden.wrong import WRONG
 from specdec_cli.core.events import to_dict
 
-FILE = DATA / "refusals.txt"
 BIG, SMALL = "mlx-community/Llama-3.2-3B-Instruct-4bit", "mlx-community/Llama-3.2-1B-Instruct-4bit"
-Row = tuple[str, str]  # a state and a command
-
-
-def table() -> Iterator[tuple[Row, list[str]]]:
-    """Each row with the lines that were recorded of it."""
-    state, command, lines = "", "", list[str]()
-    for line in [*FILE.read_text("utf-8").splitlines(), "## "]:
-        if line.startswith("  "):
-            lines.append(line.strip())
-        elif line:
-            if command:
-                yield (state, command), lines
-            state, command, lines = (line[3:], "", []) if line.startswith("## ") else (state, line, [])
-
-
-ROWS = dict(table())
+WEIGHTS_ARE_READ = "weights are read"  # elsewhere none is
+TABLE = Table("refusals")
+THEIRS = (r"(does not (?:load|run)[^:]*:|is damaged \(\d+ bytes\):) .*", r"\1 #")  # what Python and mlx say
+SHARES = (r"(?<=guesses )\d+ %", "# %")
 
 
 def new(home: Path) -> None:
@@ -56,7 +44,10 @@ def files(home: Path) -> None:
     (home / "words.jsonl").write_text('{"prompt": "fine"}\nplain words\n')
     (home / "list.txt").write_text('{"prompt": "fine"}\n["no"]\n')
     (home / "blank.jsonl").write_text('{"prompt": "  "}\n')
-    (home / "trace.jsonl").write_text("".join(json.dumps(to_dict(event)) + "\n" for event in script()))
+    for name, events in {"trace": script(), "no-start": ROUNDS, "goes-on": [*script(), *ROUNDS]}.items():
+        (home / f"{name}.jsonl").write_text("".join(json.dumps(to_dict(event)) + "\n" for event in events))
+    (home / "image").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (home / "deep.json").write_text('{"properties": {"a": ' * 300 + "{}" + "}}" * 300)
     for name, event in (("list", ["start"]), ("other", "none")):
         (home / f"{name}.jsonl").write_text(json.dumps({"event": event}) + "\n")
     (home / "Qwen3-8B-GGUF").mkdir()
@@ -108,59 +99,12 @@ def unknown_key(home: Path) -> None:
     (home / "models.toml").write_text('schema_version = 1\n[pairs.mine]\ntarget = "o/t"\ndraught = "o/x"\n')
 
 
-def configured(**values: object) -> Callable[[Path], object]:
-    def change(folder: Path) -> None:
-        (folder / "config.json").write_text(json.dumps(TINY | values))
+def adapted(home: Path) -> None:
+    """Pairs of the target with an adapter, by the adapter's name."""
+    names = [name for name in WRONG["target"] if name.startswith("adapter")]
+    pairs = [f'[pairs.{name}]\ntarget = "{home}/target"\ntarget_adapter = "{home}/{name}"\n' for name in names]
+    (home / "models.toml").write_text("schema_version = 1\n" + "".join(pairs))
 
-    return change
-
-
-def cut(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:1000])
-
-
-def relettered(folder: Path) -> None:
-    tokenizer = folder / "tokenizer.json"
-    tokenizer.write_bytes(other_letters(tokenizer.read_bytes()))
-
-
-def tokenized(file: str = "", text: str | None = None) -> Callable[[Path], object]:
-    """Of a type that transformers makes an empty tokenizer for, with `file` alone or none: `check` said "runs".
-
-    `text` is its content; None: a tokenizer of special tokens only.
-    """
-
-    def change(folder: Path) -> None:
-        values = json.loads((folder / "tokenizer.json").read_text("utf-8"))
-        (folder / "tokenizer.json").unlink()
-        special = {"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<|im_end|>"}
-        (folder / "tokenizer_config.json").write_text(json.dumps(special))
-        values["model"]["vocab"] = {}
-        if file:
-            (folder / file).write_text(json.dumps(values) if text is None else text)
-
-    return change
-
-
-# What was done to a model's folder; a row has those of them that it names.
-WRONG = {
-    "weightless": lambda folder: (folder / "model.safetensors").unlink(),
-    "torn": cut,
-    "riddle": configured(model_type="riddle"),
-    "with-code": configured(model_file="evil.py"),
-    "not-causal": configured(
-        model_type="phi3small", ff_intermediate_size=64, gegelu_limit=20.0, layer_norm_epsilon=1e-5,
-        dense_attention_every_n_layers=2, vocab_size=100352,
-    ),
-    "other-letters": relettered,
-    "bare": tokenized(),
-    "special-only": tokenized("tokenizer.json"),
-    "listed": tokenized("tokenizer.json", "[]"),
-    "no-merges": tokenized("vocab.json", '{"a": 0}'),
-    "emptied": tokenized("tokenizer.json", ""),
-    "emptied-model": tokenized("tokenizer.model", ""),
-    "emptied-tiktoken": tokenized("qwen.tiktoken", ""),
-}  # fmt: skip
 
 STATES = {
     "a new home": new,
@@ -173,6 +117,8 @@ STATES = {
     "a folder in place of config.toml": folder_for_config,
     "a models.toml with an unknown key": unknown_key,
     "folders that are wrong": new,
+    "pairs with adapters": adapted,
+    WEIGHTS_ARE_READ: new,
 }
 
 
@@ -181,46 +127,39 @@ def written(text: str) -> Callable[[Path], object]:
     return lambda home: (home / "config.toml").write_text("# mine\n" + text.replace(" / ", "\n") + "\n")
 
 
-STATES |= {state: written(state) for state, _ in ROWS if state not in STATES}
+STATES |= {state: written(state) for state, _ in TABLE.rows if state not in STATES}
 
 
-@pytest.fixture(scope="module")
-def found():
-    """What was refused this time."""
-    yield from collected(FILE, as_text)
+@pytest.fixture(scope="session")
+def models(tiny_pair, counting_folders, gemma_folders):
+    """Folders by the names that rows give them."""
+    names = ("target", "draft", "counting", "head", "gemma", "assistant")
+    return dict(zip(names, (*tiny_pair, *counting_folders[:2], *gemma_folders), strict=True))
 
 
-def as_text(said):
-    parts = []
-    for state in STATES:
-        rows = [(command, said.get((where, command), lines)) for (where, command), lines in ROWS.items()]
-        told = ["\n".join([command, *(f"  {line}" for line in lines)]) for command, lines in rows]
-        here = [text for text, (where, _) in zip(told, ROWS, strict=True) if where == state]
-        parts.append("\n".join([f"## {state}", "", *here, ""]))
-    return "\n".join(parts)
-
-
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}: {row[1]}")
-def test_a_refusal_is_two_lines_and_changes_nothing(row, found, tmp_path, tiny_pair, monkeypatch, capsys):
+@pytest.mark.parametrize("row", TABLE.rows, ids=lambda row: f"{row[0]}: {row[1]}")
+def test_a_refusal_is_two_lines_and_changes_nothing(row, tmp_path, models, monkeypatch, capsys):
     """No weight is read for it, and what the person keeps stays as it was."""
     state, line = row
     STATES[state](tmp_path)
-    for folder in tiny_pair:
-        (tmp_path / folder.name).symlink_to(folder)
+    for name, folder in models.items():
+        (tmp_path / name).symlink_to(folder)
     monkeypatch.chdir(tmp_path)
     command = Command(tmp_path, monkeypatch, capsys)
-    monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
+    if state != WEIGHTS_ARE_READ:
+        monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
     kept = [path for path in (command.models, command.config) if path.is_file()]
     before = [path.read_bytes() for path in kept]
     words = shlex.split(line.replace("HOME", str(tmp_path)))
-    for name in WRONG.keys() & {Path(word).name for word in words}:
-        WRONG[name](shutil.copytree(tiny_pair[0], tmp_path / name))
+    named = {Path(word).name for word in words}
+    for kind, changes in WRONG.items():
+        for name in changes.keys() & named:
+            changes[name](shutil.copytree(models[kind], tmp_path / name))
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         monkeypatch.setenv(name, value)
     code, message, hint = command.refused(*words[1:])
     assert code > 1, message
-    found[row] = [f"{code} {mask(message, tmp_path)}", mask(hint, tmp_path)]
-    assert RECORDING or found[row] == ROWS[row]
+    TABLE.check(*row, f"{code} {mask(message, tmp_path, THEIRS, SHARES)}", mask(hint, tmp_path))
     assert kept == [path for path in (command.models, command.config) if path.is_file()]
     assert before == [path.read_bytes() for path in kept]

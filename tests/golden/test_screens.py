@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 
@@ -17,7 +16,7 @@ import pytest
 from fakes.bench import estimate, sample_result
 from fakes.racing import scripted
 from fakes.ui_script import GAIN, PREFILL, ROUNDS, START, WHY, drafted, finish, folded, measured, undrafted
-from golden.record import DATA, RECORDING, collected
+from golden.record import Table
 from specdec_cli.apps.audit.screen import print_audit
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.report import reports
@@ -39,7 +38,6 @@ from specdec_cli.terminal.panel.rounds import round_rows
 from specdec_cli.terminal.summary import summary
 from specdec_cli.terminal.terminal import make_console
 
-FILE = DATA / "screens.txt"
 FAST = Pair("fast", "mlx-community/Big", "mlx-community/Small", 4, source="packaged", verified=True)
 HUGE = Pair("huge", "org/Huge-70B-4bit", "org/Small", source="packaged")
 LONG = Pair("long", "org/" + "a" * 50, "org/" + "b" * 50, verified=True)
@@ -285,35 +283,18 @@ SCREENS = {
 }
 
 
-def recorded() -> dict[str, list[str]]:
-    parts = re.split("^## ", FILE.read_text("utf-8"), flags=re.M)[1:] if FILE.exists() else []
-    return {name: [line[2:] for line in rows] for name, *rows in (part.rstrip("\n").splitlines() for part in parts)}
-
-
-RECORDED = recorded()
-
-
-@pytest.fixture(scope="module")
-def shown():
-    """What was drawn this time."""
-    yield from collected(FILE, as_text)
-
-
-def as_text(drawn):
-    parts = ["\n".join([f"## {name}", *(f"  {line}".rstrip() for line in rows)]) for name, rows in drawn.items()]
-    return "\n\n".join(parts) + "\n"
+TABLE = Table("screens")
 
 
 @pytest.mark.parametrize("claim", SCREENS)
-def test_a_screen_is_as_recorded(claim, shown, monkeypatch):
+def test_a_screen_is_as_recorded(claim, monkeypatch):
     columns = next((word for word in claim.split() if word.isdigit() and claim.startswith("pairs")), "80")
     monkeypatch.setenv("COLUMNS", columns)
     monkeypatch.setenv("TERM", "xterm-256color")
     out = io.StringIO()
     SCREENS[claim](out)
-    shown[claim] = [line.rstrip() for line in out.getvalue().rstrip("\n").splitlines()]
-    assert RECORDING or shown[claim] == RECORDED[claim]
+    TABLE.check(claim, "", *out.getvalue().rstrip("\n").splitlines())
 
 
 def test_nothing_is_recorded_that_is_drawn_no_more():
-    assert RECORDING or RECORDED.keys() == SCREENS.keys()
+    assert {claim for claim, _ in TABLE.rows} == SCREENS.keys()

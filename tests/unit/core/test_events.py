@@ -177,18 +177,3 @@ def test_a_damaged_line_is_named_by_its_number(tmp_path, row, told):
         read_trace(file)
     assert f"{file}, line 3" in caught.value.message and told in caught.value.message
     assert "specdec run --trace" in caught.value.hint
-
-
-def test_rounds_without_a_start_are_refused(written):
-    with pytest.raises(UsageError, match="line 1: round where a start event is expected"):
-        read_trace(written(lines(ROUNDS)))
-    with pytest.raises(UsageError, match="line 9: round where a start event is expected"):
-        read_trace(written(lines([*script(), *ROUNDS])))
-
-
-def test_foreign_files_are_refused_at_their_first_line(tmp_path):
-    file = tmp_path / "foreign"
-    for content in (b"\x89PNG\r\n\x1a\n", b"just words", b'{"specdec": "bench"}', b"{\n"):
-        file.write_bytes(content)
-        with pytest.raises(UsageError, match="line 1"):
-            read_trace(file)

@@ -1,4 +1,4 @@
-"""Folders as people have them: what is wrong is said before any weight is read; mlx-lm says what is right."""
+"""Folders as people have them, and mlx-lm says what is right; of the wrong ones `golden/data/refusals.txt` has all."""
 
 import json
 import shutil
@@ -12,12 +12,10 @@ from mlx_lm.tuner.utils import linear_to_lora_layers
 
 import specdec_cli
 from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
-from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused, SpecdecError
+from specdec_cli.core.errors import DoesNotFit, Refused
 from specdec_cli.core.safetensors import INDEX
-from specdec_cli.engine.load import empty_model, load, load_network
-from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint, stop_ids
-from specdec_cli.models.heads import find_head
-from specdec_cli.models.tokenizer import Tokenizer
+from specdec_cli.engine.load import load, load_network
+from specdec_cli.models.checkpoint import ADAPTER, Checkpoint, read_checkpoint
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import find
 from specdec_cli.pairs.fit import Fit
@@ -69,56 +67,7 @@ def changed(file, **values):
     return change
 
 
-def renamed(name):
-    return lambda folder: (folder / "model.safetensors").rename(folder / name)
-
-
-def instead(file, text):
-    return lambda folder: (folder / file).write_text(text)
-
-
-CONFIG, TOKENIZER, GENERATION = "config.json", "tokenizer_config.json", "generation_config.json"
 SHARDS = {"a": "model-00001-of-00002.safetensors", "b": "model.safetensors"}
-SIDECARS = {
-    "MTP": {"model_type": "qwen3_5_mtp"},
-    "EAGLE": {"architectures": ["LlamaForCausalLMEagle3"]},
-    "Medusa": {"medusa_num_heads": 4},
-    "assistant": {"model_type": "gemma4_assistant"},
-    "speculator": {"speculators_config": {}},
-}
-# What is done to a folder, the kind of its refusal, and what that says.
-WRONG = [
-    *((renamed(name), NotAvailable, f"no weights for m: .* holds only {name}, and model.*safetensors is needed")
-      for name in ("pytorch_model.bin", "weights.safetensors")),
-    (changed(INDEX, weight_map=SHARDS), NotAvailable, "lacks 1 of 2 weight files, first model-00001"),
-    *((changed(file, model_file="evil.py"), Refused, f"{file} of m asks to run code .*model_file.*evil")
-      for file in (CONFIG, TOKENIZER)),
-    *((changed(CONFIG, **values), Refused, f"drafter of kind {kind}") for kind, values in SIDECARS.items()),
-    # A config.json nested 100,000 deep ended in exit 1 and `RecursionError`.
-    *((instead(file, text), NotAvailable, f"{file} of m is not valid JSON: ")
-      for file in (CONFIG, TOKENIZER, INDEX) for text in ("[" * 100_000, "null")),
-    (changed(CONFIG, model_type=5), NotAvailable, "names no model_type"),
-    (changed(CONFIG, architectures="Qwen"), NotAvailable, 'architectures is "Qwen", but a list is expected'),
-    (changed(CONFIG, text_config="x"), NotAvailable, 'text_config is "x", but an object is expected'),
-    (changed(CONFIG, quantization=[4]), NotAvailable, r"quantization is \[4\], but an object is expected"),
-    *((changed(file, eos_token_id=value), NotAvailable, f"{file} of m is wrong: eos_token_id is")
-      for file in (CONFIG, GENERATION) for value in ("abc", [2, "x"], True)),
-    *((changed(CONFIG, **values), NotAvailable, r"m \(qwen3\) does not (load|run)")
-      for values in ({"hidden_size": "abc"}, {"num_attention_heads": 0}, {"rope_theta": "x"})),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("change", "kind", "said"), WRONG, ids=[said[:40] for *_, said in WRONG])
-def test_a_wrong_folder_says_what_is_wrong_before_any_weight_is_read(folder, change, kind, said):
-    (folder / "model.safetensors").write_bytes(b"not weights")
-    change(folder)
-    with pytest.raises(kind, match=said) as refused:
-        checkpoint = read_checkpoint(folder, "m")
-        stop_ids(folder, "m", checkpoint.config)
-        empty_model(checkpoint)
-    assert "\n" not in refused.value.message + refused.value.hint
-
-
 # Each an input of a public report
 
 
@@ -243,32 +192,6 @@ def test_an_adapter_of_the_target_or_the_draft_is_loaded_as_mlx_lm_does(tmp_path
     assert said_by(Pair("p", str(target), str(draft), draft_adapter=str(lora)), k=4) == theirs(target)
 
 
-LORA = {"adapter_config.json": '{"peft_type": "LORA", "base_model_name_or_path": "Qwen/Qwen2-VL-2B"}'}
-NO_ADAPTERS = [
-    ({}, "has no adapter_config.json"),
-    ({"adapter_config.json": "{}"}, "has no adapters.safetensors"),
-    (LORA | {"adapter_model.safetensors": ""}, "is PEFT's"),
-    # mlx#1463: `lora_layers`, what is now `num_layers`.
-    ({"adapter_config.json": '{"lora_layers": 1}'}, "was written by an older mlx-lm: it has no num_layers"),
-]
-
-
-@pytest.mark.parametrize(("files", "says"), NO_ADAPTERS)
-def test_what_is_no_adapter_of_mlx_lms_is_named_before_any_weight_is_read(folder, tmp_path, files, says):
-    (tmp_path / "a").mkdir()
-    for name, text in files.items():
-        (tmp_path / "a" / name).write_text(text)
-    with pytest.raises(SpecdecError, match=says):
-        find(PairSpec(Pair("p", str(folder), None, target_adapter=str(tmp_path / "a"))))
-
-
-def test_a_repository_that_is_an_adapter_is_named_as_one(tmp_path):
-    """transformers#34733, #43640."""
-    (tmp_path / "adapter_config.json").write_text(LORA["adapter_config.json"])
-    with pytest.raises(SpecdecError, match="m is an adapter, and not a model by itself"):
-        read_checkpoint(tmp_path, "m")
-
-
 def test_an_adapter_of_another_model_is_refused(tmp_path):
     other = adapter(tmp_path / "a", tiny_folder(tmp_path / "o", TINY | {"hidden_size": 32}))
     with pytest.raises(Refused, match="does not fit"):
@@ -283,21 +206,11 @@ def test_a_draft_with_another_end_leaves_the_text_as_it_is(tmp_path):
     assert "costs a rejection an answer" in find(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
 
 
-MARKED = ["config.json", "tokenizer_config.json", "tokenizer.json", "generation_config.json", "chat_template.jinja",
-          "special_tokens_map.json"]  # fmt: skip
-
-
-@pytest.mark.parametrize("file", MARKED)
-def test_a_byte_order_mark_is_read_over_or_named_with_its_file(folder, file):
+def test_a_byte_order_mark_is_read_over_where_mlx_lm_reads_over_it(folder):
     """gpt-2-simple#263, langchain-community#138: Windows' editors write one."""
-    path = folder / file
-    before = said(folder, k=0) if file == "generation_config.json" else None
-    path.write_bytes(b"\xef\xbb\xbf" + (path.read_bytes() if path.exists() else b"{}"))
-    if before:
-        assert said(folder, k=0) == before
-    else:
-        with pytest.raises(SpecdecError, match=f"{file} of .* begins with a byte order mark"):
-            said(folder, k=0)
+    before = said(folder, k=0)
+    (folder / "generation_config.json").write_bytes(b"\xef\xbb\xbf{}")
+    assert said(folder, k=0) == before
 
 
 def test_a_shard_that_the_index_leaves_out_is_read_where_it_is_needed(folder):
@@ -321,19 +234,6 @@ def test_gemma_3_s_length_is_stretched_already(tmp_path):
         assert Checkpoint("m", tmp_path, config, ()).context_limit == 131072
 
 
-def test_weights_of_bitsandbytes_are_named(tmp_path):
-    """mistral.rs#1724."""
-    folder = tiny_folder(tmp_path / "m", TINY | {"quantization_config": {"quant_method": "bitsandbytes"}})
-    weights = mx.load(str(folder / "model.safetensors"))
-    for name in [n for n in weights if "proj" in n]:
-        weights[name] = mx.zeros((weights[name].size // 2, 1), mx.uint8)
-        weights[f"{name}.absmax"] = mx.zeros((4,), mx.uint8)
-    mx.save_safetensors(str(folder / "model.safetensors"), weights)
-    with pytest.raises(SpecdecError) as told:
-        said(folder, k=0)
-    assert "bitsandbytes" in told.value.message + told.value.hint
-
-
 # What is needed and there decides, not what files are called: `unit/hub/test_places` has the table of that.
 
 
@@ -354,19 +254,3 @@ def test_what_an_absent_file_had_may_lie_in_one_that_the_index_does_not_name(fol
     mx.save_safetensors(str(folder / SHARDS["a"]), {one: mx.zeros((1,))})
     changed(INDEX, weight_map={one: SHARDS["a"], **dict.fromkeys(others, "model-00002-of-00002.safetensors")})(folder)
     assert read_checkpoint(folder, "m").weights == (folder / SHARDS["a"], folder / "model.safetensors")
-
-
-POINTERS = ["model.safetensors", "tokenizer.json", "config.json", INDEX, "tokenizer.model", "mtp.safetensors"]
-
-
-@pytest.mark.parametrize("file", POINTERS)
-def test_a_pointer_of_git_lfs_is_named_with_what_fetches_the_file(folder, file):
-    """A clone without git-lfs: "header too large"."""
-    if file == "tokenizer.model":
-        (folder / "tokenizer.json").unlink()
-    (folder / file).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 99\n")
-    with pytest.raises(NotAvailable, match=f"{file} is a git-lfs pointer of 65 bytes") as caught:
-        checkpoint = read_checkpoint(folder, "m")
-        find_head(checkpoint)
-        Tokenizer.of(checkpoint)
-    assert caught.value.hint == f"git -C {folder} lfs pull"

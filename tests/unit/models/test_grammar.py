@@ -19,7 +19,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.request import Constraint
 from specdec_cli.models import grammar
 from specdec_cli.models.grammar import Vocabulary, require_possible, unenforced
-from specdec_cli.models.schema import HINT, parse, unknown_keywords
+from specdec_cli.models.schema import HINT, unknown_keywords
 from tools.schema_table import table
 
 V, STOPS = 2048, frozenset({0, 2})
@@ -368,10 +368,3 @@ def test_unknown_keywords_are_found_in_every_part_and_names_of_properties_are_no
         "const": {"frob": 1},
     }
     assert unknown_keywords(schema) == ("maxLenght", "nullable", "itmes")
-
-
-def test_a_schema_that_is_nested_too_deeply_is_refused_in_words():
-    """A request with one was a 500."""
-    schema = '{"properties": {"a": ' * 300 + "{}" + "}}" * 300
-    with pytest.raises(UsageError, match="the schema cannot be read: something in it is nested too deeply"):
-        parse(schema)

@@ -11,7 +11,6 @@ from mlx_lm.generate import generate_step
 from fakes.drafting import open_session
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, tiny_folder, write_tokenizer
 from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
-from specdec_cli.core.errors import UsageError
 from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.grammar import Bans
 from specdec_cli.pairs.pair import Pair
@@ -142,8 +141,6 @@ def test_the_targets_own_end_may_be_ignored(tmp_path, pair, folders, k):
 def test_a_constraint_wins_where_both_together_would_allow_nothing(pair):
     finish = said(pair, k=4, constraint=Constraint("regex", "(yes|no)"), bad_words=("yes", "n"), min_tokens=30)
     assert finish.text in ("yes", "no") and finish.complete
-    with pytest.raises(UsageError, match="ignore_eos goes on"):
-        said(pair, k=0, constraint=Constraint("regex", "(yes|no)"), ignore_eos=True)
 
 
 def test_masks_are_those_of_every_position_of_a_draft():

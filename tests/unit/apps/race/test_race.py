@@ -23,7 +23,6 @@ from specdec_cli.apps.race.race import (
     race,
     turns,
 )
-from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.measure.rounding import Rounding
@@ -62,8 +61,6 @@ def test_above_temperature_0_a_race_is_coupled_under_a_seed():
     drawn = same_text(Request(), 0.8)
     assert drawn.rule == "coupled" and drawn.seed is not None
     assert same_text(Request(seed=7, rule="coupled"), 0.8).seed == 7
-    with pytest.raises(UsageError, match=r"--rule block at temperature 0\.8 gives each lane a text of its own"):
-        same_text(Request(rule="block"), 0.8)
 
 
 @pytest.fixture(scope="module")

@@ -166,8 +166,6 @@ def test_a_list_of_prompts_is_a_list_of_answers_streamed_or_not(pair, gpt):
     assert texts == wanted
     lengths = [len(pair.text_tokens(one)) for one in prompts]
     assert whole.usage.prompt_tokens == ids.usage.prompt_tokens == sum(lengths)
-    with pytest.raises(openai.BadRequestError, match="prompt: 17 answers, but at most 16 are generated at once"):
-        gpt.completions.create(prompt=["a"] * 17, **asked)
 
 
 def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude):
@@ -186,8 +184,6 @@ def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude
     document = [{"role": "user", "content": [note, {"type": "text", "text": "What?"}]}]
     turns = [{"role": "user", "content": "T\nwords\nWhat?"}]
     assert read_of(claude.messages.create(messages=document, **asked)) == len(chat_ids(pair, turns))
-    with pytest.raises(anthropic.BadRequestError, match="cannot be read: the model reads text only"):
-        claude.messages.create(messages=[{"role": "user", "content": [picture]}], **asked)
     output = [{"type": "input_image", "image_url": "data:,"}]
     call = {"type": "function_call", "call_id": "c", "name": "see", "arguments": "{}"}
     items = [*ASKED, call, {"type": "function_call_output", "call_id": "c", "output": output}]
