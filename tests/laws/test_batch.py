@@ -133,17 +133,18 @@ def prompt(number, length):
 
 
 class Replies:
-    """Replies over one tiny network; those of a draft reject now and then.
+    """Replies over one tiny network; those of a draft reject now and then, of another architecture nearly always.
 
     A `row` more costs so many plain steps: by default so few that drafts pay in any company.
     """
 
-    def __init__(self, name, rule=greedy, drafts=True, row=0.01):
+    def __init__(self, name, rule=greedy, drafts=True, row=0.01, draft=None):
         self.architecture = architectures()[name]
         self.network = Network(tiny_network(self.architecture, 1), name)
-        self.draft = Network(tiny_network(self.architecture, 1, self.architecture.noise), "draft")
+        drafting = architectures()[draft or name]
+        self.draft = Network(tiny_network(drafting, 1, drafting.noise), "draft")
         self._rule, self._drafts, self._row, self.drafted = rule, drafts, row, 0
-        self.batch = Batch(self.network, prove(self.network).takes_drafts, self.draft)
+        self.batch = prove(self.network, self.draft)
 
     def reply(self, number, cancelled_after=float("inf")):
         target = CachedModel(self.network)
@@ -185,6 +186,14 @@ def test_every_reply_says_what_it_says_alone_joining_and_leaving_at_any_round(na
     assert not replies.differ(range(orders))
     assert replies.drafted > 8 * orders or not replies.batch.takes_drafts
     assert replies.batch.takes_drafts == (replies.batch.rows.takes_back and replies.network.positions is None)
+
+
+@pytest.mark.parametrize("draft", ["gpt_bigcode", "afm7", pytest.param("internlm3", marks=pytest.mark.slow)])
+def test_a_draft_that_cannot_run_in_shared_rows_is_made_alone_in_passes_that_are_shared(draft):
+    """Each reply that drafted with it failed, or it drafted what it would not alone."""
+    replies = Replies("qwen3", draft=draft)
+    assert replies.batch.takes_drafts and replies.batch.drafts is None
+    assert not replies.differ(range(1)) and replies.drafted
 
 
 def test_replies_begin_to_draft_together_where_one_alone_would_not():
