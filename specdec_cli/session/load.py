@@ -28,7 +28,7 @@ from specdec_cli.pairs.fingerprint import fingerprints
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
-from specdec_cli.session.cost_file import CostsAtPower, CostStore, power
+from specdec_cli.session.cost_file import CostsAtPower, CostStore
 from specdec_cli.session.disk_entries import fingerprint
 from specdec_cli.session.ready import parts_read, prove, warming
 from specdec_cli.session.session import LoadedPair
@@ -121,7 +121,7 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     device.wire(0)
     read = parts_read(wishes.report, [part.weight_bytes for part in fit.footprints[: 1 + len(drafts)]])
     loaded = load_weights(target, fit.kv_bits, next(read))
-    kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs, power())
+    kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs)
     threads = fit_threads(loaded, kept, alone=target.group is None)
     began = clock()
     draft = as_draft(files, load_weights(drafts[0], fit.kv_bits, next(read)), loaded) if drafts else None
