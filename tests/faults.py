@@ -369,9 +369,9 @@ FAULTS = (
     ),
     Fault(
         "a transcript that failed leaves its draft",
-        "session/transcript.py",
-        "            Path(draft).unlink(missing_ok=True)\n",
-        "            pass\n",
+        "core/jsonfile.py",
+        "        Path(draft).unlink(missing_ok=True)\n",
+        "        pass\n",
         "unit/session/test_conversation.py",
     ),
     Fault(

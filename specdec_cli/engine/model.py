@@ -30,7 +30,7 @@ from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS, KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.cache.shown import Shown, owners, shown
-from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
+from specdec_cli.engine.device import READ_TOKENS, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
 from specdec_cli.engine.experts import bytes_read, expert_shares
 from specdec_cli.engine.hidden import HiddenStates
@@ -374,19 +374,19 @@ class CachedModel:
 
         Closing the iterator between chunks leaves a consistent memo.
         """
-        freed = FreedBuffers(READ_TOKENS)
         if not self.has_room(context):
             self.reuse(context)
+        begin = self.length
         while self.length < len(context) - 1:
             chunk = context[self.length : self._chunk_end(len(context) - 1)]
             output = self.forward(self.ids(chunk))
             self._caches.evaluate()
-            freed.count(len(chunk))
+            device.give_back(self.length - len(chunk), self.length, READ_TOKENS)
             self.commit(context, self.length)
             if self.length in self._marks:
                 self._caches.snapshot()
             yield output
-        freed.give_back()
+        device.give_back(begin, self.length, every=1)
         self._caches.snapshot()
 
     def _chunk_end(self, end: int) -> int:
