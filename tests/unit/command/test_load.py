@@ -150,11 +150,14 @@ def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeyp
     """`specdec help environment` promised it, and nothing was said."""
     monkeypatch.setenv("SPECDEC_TEMPP", "1")
     monkeypatch.setenv("SPECDEC_ZZZZZ", "1")
+    monkeypatch.setenv("SPECDEC_ADAPTER", "1")  # an option of another command
     monkeypatch.setenv("SPECDEC_DEBUG", "0")
     code, _, err = specdec("pairs")
     assert (code, err.splitlines()) == (
         0,
         [
+            "warning: no option reads SPECDEC_ADAPTER; a pair keeps it: specdec pairs add NAME --target ID "
+            "--adapter FOLDER …, then -p NAME",
             "warning: no option reads SPECDEC_TEMPP; the nearest: SPECDEC_TEMP",
             "warning: no option reads SPECDEC_ZZZZZ",
         ],
