@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 
 from specdec_cli.command.table import OF_A_PAIR, SETTINGS, is_setting, moved
-from specdec_cli.command.values import parse_idle
+from specdec_cli.command.values import parse_idle, parse_size
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DRAFTERS
 from specdec_cli.core.request import BOUNDS, effective, flag, one_name, parse_bias, parse_draft_context, parse_k
@@ -40,6 +40,7 @@ CHECKS: Mapping[str, Callable[[Any], object]] = {
     "drafter": one_name("--drafter", tuple(DRAFTERS)),
     "logit_bias": lambda value: parse_bias(value.split()),
     "idle_unload": parse_idle,
+    "cache_disk": partial(parse_size, "--cache-disk"),
     **{flag(one).replace("-", "_"): partial(lambda name, value: effective({}, {name: value}), one) for one in BOUNDS},
 }
 

@@ -22,7 +22,9 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 
 # fmt: off
 KEPT = "models are unloaded when a command ends; specdec serve --idle-unload TIME does so while it runs"
-UPGRADE = "uv tool upgrade specdec-cli, or pip install --upgrade specdec-cli"
+# Those of mlx-lm are on no path where specdec was installed as a tool, and specdec is in no index yet.
+MLX_LM = "uvx --from mlx-lm mlx_lm"
+UPGRADE = "in its checkout: git pull; then uv tool install --reinstall ., or pipx install --force ., or pip install ."
 PLACES = "specdec doctor lists all that is kept here"
 LEAVE = "leave it out: mlx decides that itself"
 # Commands of others that are ours under another name.
@@ -38,17 +40,17 @@ INSTEAD: Mapping[str, str] = {
     "cache_prompt": "specdec chat --save FILE, and --resume FILE another time",
     "config path": PLACES, "pairs path": PLACES,
     "config edit": "specdec config show names the file",
-    "convert": "mlx_lm.convert writes a folder; then specdec check FOLDER",
+    "convert": f"{MLX_LM}.convert writes a folder; then specdec check FOLDER",
     "cp": "specdec pairs add NAME --target ID --draft ID",
     "create": "specdec pairs add NAME --target ID --draft ID",
-    "fuse": "mlx_lm.fuse writes a folder; then specdec check FOLDER",
+    "fuse": f"{MLX_LM}.fuse writes a folder; then specdec check FOLDER",
     "import": "nothing is imported: set SPECDEC_MODEL_FOLDERS to your folder, and specdec pairs lists it",
     "load": "every command loads what it needs: specdec run -p NAME 'your prompt'",
     "log": "specdec serve --log FILE writes every prompt and answer",
-    "lora": "mlx_lm.lora trains an adapter; then specdec pairs add NAME --target ID --adapter FOLDER",
+    "lora": f"{MLX_LM}.lora trains an adapter; then specdec pairs add NAME --target ID --adapter FOLDER",
     "manage": "specdec pairs lists models, specdec rm NAME removes one",
-    "push": "specdec uploads nothing; hf upload does",
-    "quantize": "mlx_lm.convert writes a folder; then specdec check FOLDER",
+    "push": "specdec uploads nothing: uvx --from huggingface_hub hf upload does",
+    "quantize": f"{MLX_LM}.convert writes a folder; then specdec check FOLDER",
     "search": "specdec pairs --all lists what is known; others are at huggingface.co/mlx-community",
     "status": "specdec doctor shows what works here, specdec ps the servers that run",
     "unload": KEPT,

@@ -16,7 +16,6 @@ from specdec_cli.core.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
-    from specdec_cli.command.options import ContenderOptions
     from specdec_cli.pairs.pair import PairSpec
     from specdec_cli.session.session import Session
     from specdec_cli.terminal.panel.status import StatusLine
@@ -84,14 +83,13 @@ def specify(
     Raises: NoPair where nobody named a pair and the prompt is not `raw`: the demo pair answers no questions.
     """
     drafter, context = drafter_at(models.drafter, ks), parse_draft_context(models.draft_context)
-    with choosing(models, shown=shown, plain=plain) as line:
+    with loading(models.pair or models.target, shown=shown, plain=plain, at_once=True) as line:
         from specdec_cli.pairs.choose import choose
 
         here = drafter != NONE.name
         spec = choose(models.pair, models.target, models.draft, here=here, report=line.say).reading(context)
     require_named(spec, raw)
-    reason = "" if drafter == NONE.name else spec.reason  # why it drafts as it does, and nobody is to draft
-    return replace(spec, reason=reason, drafter=drafter or spec.drafter)
+    return spec.drafted_by(drafter)
 
 
 def require_named(spec: PairSpec, raw: bool) -> None:
@@ -102,22 +100,20 @@ def require_named(spec: PairSpec, raw: bool) -> None:
         raise no_pair()
 
 
-def choosing(models: ModelOptions | ContenderOptions, *, shown: bool, plain: bool = False) -> StatusLine:
-    """A line for a person, before the imports that take seconds: choosing a draft may read several tokenizers."""
+@contextmanager
+def loading(
+    name: str | None, reason: str = "", *, shown: bool, plain: bool = False, at_once: bool = False
+) -> Iterator[StatusLine]:
+    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair.
+
+    `at_once`: before the imports that take seconds, where a person waits. Choosing a draft may read several tokenizers.
+    """
     from specdec_cli.terminal import terminal
     from specdec_cli.terminal.panel.status import StatusLine
 
-    patience = 0.0 if terminal.is_terminal(sys.stderr) else None
-    title = f"loading {models.pair or models.target or 'a pair'}"
-    return StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience)
-
-
-@contextmanager
-def loading(name: str, reason: str, *, shown: bool, plain: bool = False) -> Iterator[StatusLine]:
-    """A line that says which pair is being loaded, for as long as it takes; then one that says why this pair."""
-    from specdec_cli.terminal.panel.status import StatusLine
-
-    with StatusLine(sys.stderr, f"loading {name}", shown=shown, plain=plain) as line:
+    patience = 0.0 if at_once and terminal.is_terminal(sys.stderr) else None
+    title = f"loading {name or 'a pair'}"
+    with StatusLine(sys.stderr, title, shown=shown, plain=plain, patience=patience) as line:
         yield line
     if shown and reason:
         notify(reason, plain)
@@ -132,12 +128,16 @@ def load_session(
     plain: bool = False,
     remember_costs: bool = True,
     request: Request | None = None,
+    without: Sequence[str] = (),
 ) -> Session:
     """The loaded pair, ready for `request`. It must fit with caches of `reserve_tokens`, unless `--force` was given.
+
+    The command is one `without` these options, or they do not help there: a refusal names others.
 
     Raises: NotAvailable, Refused, DoesNotFit, UsageError for an unknown drafter.
     """
     with loading(spec.pair.name, spec.reason, shown=shown, plain=plain) as line:
+        from specdec_cli.pairs.fit import REMEDIES
         from specdec_cli.session.cost_file import cost_file
         from specdec_cli.session.load import Wishes
         from specdec_cli.session.several import open_spec
@@ -149,6 +149,7 @@ def load_session(
             cost_file() if remember_costs else None,
             line.tell,
             line.say,
+            remedies=REMEDIES - {*without},
         )
         return open_spec(spec, wishes).session()
 

@@ -42,7 +42,8 @@ def several(module: str) -> Any:
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("specdec_cli.apps"):
             raise
-        raise UsageError("this specdec runs on one machine", "install it whole: pip install specdec-cli") from error
+        hint = "install it whole, in its checkout: uv tool install ."
+        raise UsageError("this specdec runs on one machine", hint) from error
 
 
 def _require_whole_caches(kv_bits: int | None) -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import DEFAULT_RULE
 from specdec_cli.core.request import BOUNDS, SHAPES, Constraint, effective, parse_bias
+from specdec_cli.terminal.look import Look
 
 if TYPE_CHECKING:
-    from specdec_cli.terminal.display import Display, Look
+    from specdec_cli.terminal.display import OnEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,30 +96,8 @@ class AnswerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class LookOptions:
-    """How an answer is shown. Its fields, and those of DisplayOptions, are those of `Look`."""
-
-    panel: bool | None = None
-    colour_answer: bool = True
-    rounds: bool = False
-    quiet: bool = False
-    plain: bool = False
-
-    @property
-    def look(self) -> Look:
-        """As displays take it."""
-        from specdec_cli.terminal.display import Look
-
-        return Look(**asdict(self))
-
-
-@dataclass(frozen=True, slots=True)
-class DisplayOptions(LookOptions):
-    """What is shown beside the answer, and in which form."""
-
-    json: bool = False
-    verbose: bool = False
-    trace: Path | None = None
+class DisplayOptions(Look):
+    """A look, on this process's streams."""
 
     @property
     def notices(self) -> bool:
@@ -128,11 +107,11 @@ class DisplayOptions(LookOptions):
     @property
     def editors_terminal(self) -> TextIO | None:
         """Where a line editor is drawn; None where no person can use it."""
-        from specdec_cli.terminal.terminal import can_draw, is_terminal
+        from specdec_cli.terminal.terminal import can_be_awaited, can_draw, is_terminal
 
         out = sys.stdout if is_terminal(sys.stdout) else sys.stderr
         usable = is_terminal(sys.stdin) and not (self.json or self.plain) and can_draw(out)
-        return out if usable else None
+        return out if usable and can_be_awaited(sys.stdin) else None
 
     def no_echo(self) -> AbstractContextManager[None]:
         """While a panel may be drawn, keys (the ^C of Ctrl-C, too) are not painted into it."""
@@ -148,14 +127,14 @@ class DisplayOptions(LookOptions):
         bare = self.plain or not terminal.can_draw(sys.stderr)
         suspension.answer_press(presses, sys.stderr, bare, not self.notices)
 
-    def open(self, name: str) -> AbstractContextManager[Display]:
-        """The display of one reply of the pair `name` on this process's streams.
+    def open(self, name: str) -> AbstractContextManager[OnEvent]:
+        """What shows one reply of the pair `name`.
 
         Raises: UsageError for the trace file.
         """
         from specdec_cli.terminal.display import open_display
 
-        return open_display(sys.stdout, sys.stderr, self.look, name)
+        return open_display(sys.stdout, sys.stderr, self, name)
 
 
 @dataclass(frozen=True, slots=True)

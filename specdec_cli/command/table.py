@@ -344,7 +344,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
         Row("--offline", "Make no network calls", "OFFLINE", rare=True),
     ),
 }
-# What a command no longer takes, and who does; what is a setting now is not in it.
+# What a command does not take, and who does; what is a setting is not in it.
 KEPT_BY_A_PAIR = "a pair keeps it: specdec pairs add NAME --target ID {} …, then -p NAME"
 SHAPE = "specdec run and chat hold an answer to a shape"
 MOVED: Mapping[str, str] = {
@@ -353,17 +353,9 @@ MOVED: Mapping[str, str] = {
     "--adapter": KEPT_BY_A_PAIR.format("--adapter FOLDER"),
     "--draft-adapter": KEPT_BY_A_PAIR.format("--draft ID --draft-adapter FOLDER"),
     "--head-from": KEPT_BY_A_PAIR.format("--head-from ID"),
-    "--hostfile": "--hosts A,B; over jaccl: mlx.launch --hostfile FILE -- python -m specdec_cli run …",
-    "--no-keep": "specdec chat --private", "--no-history": "specdec chat --private",
+    "--hostfile": "--hosts A,B; over Thunderbolt (jaccl): specdec help several-machines",
     "--private": "specdec chat --private",
     **dict.fromkeys(("--panel", "--no-panel"), "leave it out: no panel is drawn here"),
-    "--panel-size": "--no-panel hides the panel; where little room is, it is one line by itself",
-    "--show-rejected": "--rounds prints every round with what was rejected; so do --trace FILE and specdec replay FILE",
-    "--compare": "two results as text: specdec bench > A, later > B; diff A B",
-    "--html": "specdec replay FILE --svg FILE.svg, which a browser shows; specdec bench --export FILE.html",
-    "--search": "pairs: specdec pairs -a | grep WORD; chats: grep -l WORD FOLDER/*.jsonl, which specdec doctor names",
-    "--online": "specdec check NAME asks the Hub about one pair",
-    "--report": "its parts: specdec doctor --selftest --json, specdec audit --json, specdec bench --json",
     "--schema": SHAPE, "--regex": SHAPE, "--grammar": SHAPE,
 }
 # fmt: on
@@ -408,7 +400,7 @@ def require_values(arguments: Sequence[str]) -> None:
 
 
 def moved(option: str) -> str:
-    """What there is instead of an option that a command does not take; empty where nobody ever took it."""
+    """What there is instead of an option that a command does not take; empty where nobody takes it."""
     if option in MOVED:
         return MOVED[option]
     row = next((row for row in SETTINGS.values() if row.setting and option in row.spellings), None)

@@ -129,6 +129,7 @@ class Prefill:
 class RoundDone:
     """A Round with text: `pieces` one per draft token, `next_piece`, and the `text` it made printable.
 
+    `texts` are of the emitted tokens, before stop strings are looked for: what each completed, empty for a stop token.
     `gain` is what drafting gained in this reply so far, None where too little was measured to say.
     """
 
@@ -137,6 +138,7 @@ class RoundDone:
     pieces: tuple[str, ...]
     next_piece: str
     text: str
+    texts: tuple[str, ...] = ()
     gain: Gain | None = None
 
 
@@ -175,7 +177,7 @@ def to_dict(event: Event) -> dict[str, Any]:
     values = asdict(event)
     if isinstance(event, RoundDone):
         values = {**values.pop("round"), **values}
-    usual = {"logprobs": (), "gain": None, "batch_size": 1, "machine_bytes": ()}
+    usual = {"logprobs": (), "texts": (), "gain": None, "batch_size": 1, "machine_bytes": ()}
     values = {name: value for name, value in values.items() if name not in usual or value != usual[name]}
     return {"event": event.event, **values}
 

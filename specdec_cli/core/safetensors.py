@@ -91,7 +91,8 @@ OUTSIDE = re.compile(r"^(?:language_model\.|model\.)*")
 LAYER = re.compile(r"layers\.(\d+)\.")
 # Parts of a model that its text does not need.
 BESIDE = re.compile(
-    r"(?:^|\.)(?:mtp|nextn|eagle|medusa|visual|vision|audio|image|multi_modal|mm)(?:_\w+)?\.|rotary_emb\.inv_freq$"
+    r"(?:^|\.)(?:mtp|nextn|eagle|medusa|visual|(?:embed_)?(?:vision|audio)|image|multi_modal|mm)(?:_\w+)?\."
+    r"|rotary_emb\.inv_freq$"
 )
 
 
@@ -119,7 +120,7 @@ def find_weights(folder: Path, config: Mapping[str, Any], shards: object) -> Wei
     own = tuple(path for path in found if path.name in named)
     if own and missing:
         layers = config["text_config"] if isinstance(config.get("text_config"), Mapping) else config
-        needed = {_bare(t) for t, f in placed.items() if f in missing and not _is_beside(t, layers)}
+        needed = {_bare(t) for t, f in placed.items() if f in missing and not is_beside(t, layers)}
         own = next((files for files in (own, found) if needed <= _held(files)), ())
     if missing and not own and (len(missing) < len(named) or not found):
         return Weights((), f"{len(missing)} of {count(len(named), 'weight file')}", tuple(sorted(missing)))
@@ -140,7 +141,7 @@ def _bare(tensor: str) -> str:
     return OUTSIDE.sub("", tensor)
 
 
-def _is_beside(tensor: str, config: Mapping[str, Any]) -> bool:
+def is_beside(tensor: str, config: Mapping[str, Any]) -> bool:
     """Whether it belongs to a head or a tower, not to the language model with the layers that `config` states."""
     layer, layers = LAYER.match(_bare(tensor)), config.get("num_hidden_layers")
     return bool(BESIDE.search(tensor) or (layer and isinstance(layers, int) and 0 < layers <= int(layer[1])))

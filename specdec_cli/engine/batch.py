@@ -141,15 +141,12 @@ class Batch:
     """
 
     def __init__(self, network: Network, takes_drafts: bool = False, draft: Network | None = None) -> None:
-        """`takes_drafts`: passes may hold drafts."""
+        """`takes_drafts`: passes may hold drafts. `draft`: one whose own passes may; `prove` tells both."""
         self._network, self.rows = network, Rows(Caches(network.module, network.kv).layers)
         self.members: list[Member] = []
         self.queued: dict[Member, Output] = {}
         self.sharers, self.takes_drafts = 0, takes_drafts
-        self.drafts: Batch | None = None
-        with suppress(Refused):
-            if draft and (drafts := Batch(draft)).rows.takes_back:
-                self.drafts = drafts
+        self.drafts = Batch(draft) if draft else None
 
     def expect(self, count: int) -> None:
         """So many replies are about to share passes."""
@@ -259,8 +256,11 @@ APART = 131
 LONGEST, LONGEST_TRIED, MOST_CHANGES = 1 << 15, 1 << 13, 4
 
 
-def prove(network: Network) -> Batch:
-    """A batch of `network`, in which conversations score as each does alone. Raises: Refused where they do not."""
+def prove(network: Network, draft: Network | None = None) -> Batch:
+    """A batch of `network`, in which conversations score as each does alone. Raises: Refused where they do not.
+
+    The steps of a `draft` are shared where passes may hold drafts, and its own could, too: it takes rejected ones back.
+    """
     try:
         batch, most = Batch(network), _most_tokens(network)
         tried = [min(length, most) for length in TRIED_LENGTHS]
@@ -273,6 +273,9 @@ def prove(network: Network) -> Batch:
             batch.takes_drafts = False
             if length > LONGEST_TRIED or not _scores_alike(network, batch, (length, max(length - APART, 1))):
                 raise ValueError(f"requests of {length} tokens in one pass do not score as each alone")
+        with suppress(Refused):
+            if draft and batch.takes_drafts and (drafts := prove(draft)).takes_drafts:
+                batch.drafts = drafts
         device.clear_cache()
         return batch
     except (ValueError, TypeError, AttributeError, IndexError, RuntimeError) as error:
@@ -281,7 +284,8 @@ def prove(network: Network) -> Batch:
 
 def _most_tokens(network: Network) -> int:
     """Tokens that a conversation may hold before the passes that are tried."""
-    return min(network.context_limit or LONGEST, network.positions or LONGEST, LONGEST) - MOST_FED
+    limits = (network.context_limit, network.positions, 2 * (network.recent or 0), LONGEST)
+    return min(limit for limit in limits if limit) - MOST_FED
 
 
 def _scores_alike(

@@ -264,26 +264,13 @@ def clear_cache() -> None:
     mx.clear_cache()
 
 
-class FreedBuffers:
-    """The buffers freed by one reply's rounds, or by the chunks of its prompt: given back every `every` tokens.
+def give_back(before: int, now: int, every: int) -> None:
+    """`clear_cache` where so many tokens of a text passed a multiple of `every` since there were so many `before`.
 
-    On a CPU they are kept: clearing would wait for the queue (mlx/backend/no_gpu/allocator.cpp).
+    On a CPU freed buffers are kept: clearing would wait for the queue (mlx/backend/no_gpu/allocator.cpp).
     """
-
-    def __init__(self, every: int) -> None:
-        self._every, self._tokens = every, 0
-
-    def count(self, tokens: int) -> None:
-        """One round emitted, or one chunk had, so many `tokens`."""
-        self._tokens += tokens
-        if self._tokens >= self._every:
-            self.give_back()
-
-    def give_back(self) -> None:
-        """Unless nothing was counted since the last time."""
-        if self._tokens and backend() != "cpu":
-            clear_cache()
-        self._tokens = 0
+    if now // every > before // every and backend() != "cpu":
+        clear_cache()
 
 
 def wires() -> bool:

@@ -1,4 +1,4 @@
-"""What a step reads of a network: of a mixture's experts only those that its token is sent to.
+"""What a step reads of a network: of a mixture's experts those that its token is sent to, of some tables a row.
 
 Letters: E experts of a layer, k of them a token.
 """
@@ -15,9 +15,13 @@ from mlx_lm.models.switch_layers import QuantizedSwitchLinear, SwitchLinear
 
 from specdec_cli.engine.hidden import hooked
 
+# A table of vectors for each token and layer (Gemma 3n and 4), nearly half of the smallest of these models.
+ROWS_ALONE = "embed_tokens_per_layer"
 
-def expert_shares(network: nn.Module, feed_one: Callable[[], object]) -> dict[str, float]:
-    """[path] = k / E of each matrix [E, …] of experts, as the pass over one token that `feed_one` builds asks for them.
+
+def read_shares(network: nn.Module, feed_one: Callable[[], object]) -> dict[str, float]:
+    """[path] = k / E of each matrix [E, …] of experts, as the pass over one token that `feed_one` builds asks for them;
+    0 of tables that are read by rows alone.
 
     k is counted, because every family's configuration calls it otherwise. Matrices that the pass does not come through
     are left out, and so count as dense.
@@ -34,16 +38,20 @@ def expert_shares(network: nn.Module, feed_one: Callable[[], object]) -> dict[st
             counting.enter_context(hooked(module, count))
         if found:
             feed_one()
-    return {p: min(asked[id(m)] / m.num_experts, 1.0) for p, m in found.items() if id(m) in asked}
+    tables = (path for path, _ in network.named_modules() if path.endswith(ROWS_ALONE))
+    return {
+        **{path: min(asked[id(m)] / m.num_experts, 1.0) for path, m in found.items() if id(m) in asked},
+        **dict.fromkeys(tables, 0.0),
+    }
 
 
 def experts_a_token(network: nn.Module, shares: Mapping[str, float]) -> int:
     """k, the most of any layer, by these `shares`; 1 without experts."""
     modules = dict(network.named_modules())
-    return max((round(share * modules[path].num_experts) for path, share in shares.items()), default=1)
+    return max((round(share * modules[path].num_experts) for path, share in shares.items() if share), default=1)
 
 
 def bytes_read(network: nn.Module, shares: Mapping[str, float]) -> dict[str, float]:
-    """[path of a parameter] = bytes of it that a step reads, where matrices of experts have these `shares`."""
+    """[path of a parameter] = bytes of it that a step reads, where what is not read whole has these `shares`."""
     parameters = tree_flatten(network.parameters())
     return {name: value.nbytes * shares.get(name.rpartition(".")[0], 1.0) for name, value in parameters}

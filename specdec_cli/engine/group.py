@@ -55,7 +55,8 @@ def shard(network: nn.Module, checkpoint: Checkpoint) -> nn.Module:
     ranks, name = checkpoint.group.ranks, checkpoint.name
     size = ranks.size()
     if checkpoint.adapter:
-        raise Refused(f"adapter {checkpoint.adapter} and {size} machines were asked for", "fuse it: mlx_lm.fuse")
+        hint = "fuse it: uvx --from mlx-lm mlx_lm.fuse"
+        raise Refused(f"adapter {checkpoint.adapter} and {size} machines were asked for", hint)
     if not hasattr(network, "shard"):
         raise Refused(f"{name}: mlx-lm has no tensor parallelism for it, and {size} machines were named", ELSEWHERE)
     layers = [vars(module) for _, module in network.named_modules()]

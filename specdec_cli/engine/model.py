@@ -30,9 +30,9 @@ from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS, KVQuantization, leaves
 from specdec_cli.engine.cache.rollback import Caches, common_prefix
 from specdec_cli.engine.cache.shown import Shown, owners, shown
-from specdec_cli.engine.device import READ_TOKENS, FreedBuffers, clear_cache
+from specdec_cli.engine.device import READ_TOKENS, clear_cache
 from specdec_cli.engine.draft import NO_TOKENS
-from specdec_cli.engine.experts import bytes_read, expert_shares
+from specdec_cli.engine.experts import bytes_read, read_shares
 from specdec_cli.engine.hidden import HiddenStates
 from specdec_cli.models.packing import bits_a_weight
 
@@ -124,10 +124,10 @@ class Network:
         parameters = [value for _, value in tree_flatten(network.parameters())]
         floats = [value.dtype for value in parameters if mx.issubdtype(value.dtype, mx.floating)]
         self.weight_bytes: int = sum(value.nbytes for value in parameters)
-        # [path of a matrix of experts] = the share of it that a step reads.
+        # [path of what is not read whole] = the share of it that a step reads.
         token = mx.zeros((1, 1), mx.int32)
-        self.expert_shares = expert_shares(network, lambda: network(token, cache=make_prompt_cache(network)))
-        self._read = bytes_read(network, self.expert_shares)
+        self.read_shares = read_shares(network, lambda: network(token, cache=make_prompt_cache(network)))
+        self._read = bytes_read(network, self.read_shares)
         self.step_bytes = round(sum(self._read.values()))
         # The type the network computes in, such as `float32`.
         self.dtype = str(max(floats, key=floats.count)).removeprefix("mlx.core.")
@@ -173,15 +173,15 @@ class Network:
         return sum(read for name, read in self._read.items() if self._of_experts(name)) / self.step_bytes
 
     def _of_experts(self, parameter: str) -> bool:
-        return parameter.rpartition(".")[0] in self.expert_shares
+        return parameter.rpartition(".")[0] in self.read_shares
 
     def experts(self, weight_bytes: int, config: Mapping[str, Any]) -> tuple[float, float]:
-        """Bytes of the experts that a step reads, and of the others, in `weight_bytes` packed as `config` says.
+        """Bytes of experts that a step reads, and of all that it does not, in `weight_bytes` packed as `config` says.
 
         For a network that has shapes alone.
         """
         parameters, found = dict(tree_flatten(self.module.parameters())), [0.0, 0.0]
-        for path, share in self.expert_shares.items():
+        for path, share in self.read_shares.items():
             nbytes = parameters[f"{path}.weight"].size * bits_a_weight(config, path) / 8
             found[0] += nbytes * share
             found[1] += nbytes * (1 - share)
@@ -374,19 +374,19 @@ class CachedModel:
 
         Closing the iterator between chunks leaves a consistent memo.
         """
-        freed = FreedBuffers(READ_TOKENS)
         if not self.has_room(context):
             self.reuse(context)
+        begin = self.length
         while self.length < len(context) - 1:
             chunk = context[self.length : self._chunk_end(len(context) - 1)]
             output = self.forward(self.ids(chunk))
             self._caches.evaluate()
-            freed.count(len(chunk))
+            device.give_back(self.length - len(chunk), self.length, READ_TOKENS)
             self.commit(context, self.length)
             if self.length in self._marks:
                 self._caches.snapshot()
             yield output
-        freed.give_back()
+        device.give_back(begin, self.length, every=1)
         self._caches.snapshot()
 
     def _chunk_end(self, end: int) -> int:

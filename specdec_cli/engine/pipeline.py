@@ -18,7 +18,7 @@ import mlx.core as mx
 from specdec_cli.core.events import Reading, Round
 from specdec_cli.engine import device
 from specdec_cli.engine.batch import Member, Part
-from specdec_cli.engine.device import EMITTED_TOKENS, FreedBuffers
+from specdec_cli.engine.device import EMITTED_TOKENS
 from specdec_cli.engine.draft import NOTHING, Draft
 from specdec_cli.engine.drafters.base import DraftStep, Proposal
 from specdec_cli.engine.drafters.drafters import Drafters
@@ -143,7 +143,6 @@ class Pipeline:
         self._prefilled = False
         self._before = Before(settled=device.times_settled())
         self._hidden: mx.array | None = None
-        self._freed = FreedBuffers(EMITTED_TOKENS)
         self._draft_shares: dict[tuple[int, bool], float] = {}
         self._rounds_of: dict[tuple[int, bool], int] = {}
 
@@ -336,7 +335,7 @@ class Pipeline:
             self._target.take_back(len(round.draft) - round.accepted)
         self._drafters.commit(self._context, None if self._hidden is None else self._hidden[:emitted])
         self._rule.commit(round.emitted)
-        self._freed.count(emitted)
+        device.give_back(len(self._context) - emitted, len(self._context), EMITTED_TOKENS)
 
     def roll_back(self) -> None:
         """The target forgets what was rejected. Its graph of recurrent layers is built while the next draft runs."""

@@ -20,36 +20,3 @@ from specdec_cli.hub.download import OnBytes, check_space, fetch, fetch_small, f
 from specdec_cli.hub.kept_heads import keep_head, kept_commit, read_config, remote_headers
 from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, models_here, named
 from specdec_cli.hub.snapshot import HubSnapshot, resolve
-
-__all__ = [
-    "GGUF",
-    "HUB_ID",
-    "PULL",
-    "SHIPPED",
-    "FoundModel",
-    "HubSnapshot",
-    "OnBytes",
-    "Removal",
-    "cache_folder",
-    "check_space",
-    "elsewhere",
-    "fetch",
-    "fetch_small",
-    "free_bytes",
-    "head_bytes",
-    "keep_head",
-    "kept_commit",
-    "locate",
-    "models_here",
-    "named",
-    "read_config",
-    "remote_headers",
-    "removal",
-    "remove",
-    "require_hub_id",
-    "resolve",
-    "same_model",
-    "settings",
-    "silent",
-    "verify",
-]

@@ -150,8 +150,12 @@ def _expected_files(name: str, folder: Path) -> set[str]:
     if isinstance(shards, dict):
         missing = find_weights(folder, jsonfile.read_or_empty(folder / "config.json"), shards).missing
         return expected | set(filter(cache.is_wanted, missing))
-    foreign = any(path.suffix in FOREIGN_WEIGHTS or cache.is_weights(path.name) for path in folder.iterdir())
-    return expected if foreign else expected | {"model.safetensors"}
+    return expected if _has_weights(folder) else expected | {"model.safetensors"}
+
+
+def _has_weights(folder: Path) -> bool:
+    """Whether weights of any format are at the top of `folder`."""
+    return any(path.suffix in FOREIGN_WEIGHTS or cache.is_weights(path.name) for path in folder.iterdir())
 
 
 # What brings a model that is not here, followed by its name, or by that of the pair that pins it.
@@ -164,6 +168,8 @@ def cached_folder(name: str, revision: str | None = None) -> Path:
     pull = f"{PULL} NAME, the pair that pins this revision" if revision else f"{PULL} --target {name}"
     with as_user_error(name):
         folder = _snapshot(name, revision)
+        if folder and not (read_record(name, folder.name) or _has_weights(folder)):
+            folder = None  # a verdict before the weights fetched the rest
         found = problems(name, folder) if folder else []
     if folder is None:
         at = f" at revision {revision}" if revision else ""

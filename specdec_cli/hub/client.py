@@ -34,6 +34,8 @@ PORTS = {"http": 80, "https": 443}
 FILE = re.compile(r"/(?:resolve-cache/models/)?([^/]+/[^/]+)/(?:resolve/)?([0-9a-f]{40})/(.+)")
 PART = re.compile(r"bytes=\d+-\d+")
 MOST_WAIT_SECONDS = 60
+# `hf` is on no path where specdec was installed as a tool.
+LOG_IN = "set HF_TOKEN=hf_… (huggingface.co/settings/tokens), or: uvx --from huggingface_hub hf auth login"
 # (repository, commit) -> file -> digest, as the Hub listed them to this process.
 LISTED: dict[tuple[str, str], dict[str, str | None]] = {}
 
@@ -129,7 +131,7 @@ def refuse_long_wait(response: Response) -> None:
     if seconds > MOST_WAIT_SECONDS:
         raise NotAvailable(
             f"{response.request.url.host} asks to wait {duration(seconds)} ({response.status_code})",
-            "run the same command again then; hf auth login raises the limit",
+            f"run the same command again then; a login raises the limit: {LOG_IN}",
         )
 
 
@@ -179,14 +181,14 @@ def explain(error: BaseException, name: str) -> SpecdecError:
     if isinstance(error, errors.HfHubHTTPError):
         status = error.response.status_code
         if isinstance(error, errors.GatedRepoError):
-            return NotAvailable(text, f"accept its licence at {page}, then: hf auth login")
+            return NotAvailable(text, f"accept its licence at {page}, then {LOG_IN}")
         if isinstance(error, (errors.RevisionNotFoundError, errors.RemoteEntryNotFoundError)):
             return NotAvailable(text, f"look at {page}/tree/main, or leave the revision out")
         if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 404):
-            return NotAvailable(text, "check the spelling; if it is private: hf auth login")
+            return NotAvailable(text, f"check the spelling; if it is private, {LOG_IN}")
         if status == 429 or status >= 500:
-            return NotAvailable(text, "try again in a few minutes; hf auth login raises the limit of requests")
-        return NotAvailable(text, f"look at {page}, and at your login: hf auth whoami")
+            return NotAvailable(text, f"try again in a few minutes; a login raises the limit: {LOG_IN}")
+        return NotAvailable(text, f"look at {page}, and at your login: specdec doctor")
     if isinstance(error, (errors.FileMetadataError, json.JSONDecodeError)):
         return no_hub(name)
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):

@@ -41,15 +41,23 @@ def silent(path: str, done_bytes: int, total_bytes: int, /) -> None:
     """A Progress that shows nothing."""
 
 
-def fetch_small(snapshot: HubSnapshot) -> Path:
+def fetch_small(snapshot: HubSnapshot, report: OnStep = unseen) -> Path:
     """Fetch everything except the weights, so the verdict comes before gigabytes; returns the snapshot's folder.
 
-    Raises: NotAvailable, DoesNotFit.
+    `report` hears of how many bytes that are not here how many came. Raises: NotAvailable, DoesNotFit.
     """
     small = replace(snapshot, files=tuple(file for file in snapshot.files if not file.is_weights))
+    came = {file.path: 0 for file in small.files if not file.cached}
+    short = snapshot.name.rsplit("/", 1)[-1]
+
+    def hear(path: str, done_bytes: int, file_bytes: int, /) -> None:
+        if path in came:
+            came[path] = done_bytes
+            report(Step("", sum(came.values()), small.download_bytes, "bytes", f"{short}/{path}"))
+
     if not snapshot.from_cache:
         check_space([small])
-        _fetch_files(small, silent)
+        _fetch_small(small, hear)
     return snapshot.folder
 
 
@@ -111,13 +119,18 @@ def verify(snapshot: HubSnapshot, report: OnStep = unseen) -> list[Problem]:
 
 
 def _fetch_files(snapshot: HubSnapshot, progress: OnBytes) -> list[RemoteFile]:
-    """Fetch the files, small ones four at a time and then the weights; returns them with their digests."""
-    small = [file for file in snapshot.files if not file.is_weights]
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        files = list(pool.map(lambda file: _fetch_file(snapshot, file, silent), small))
+    """Fetch the files, small ones first; returns them with their digests."""
+    files = _fetch_small(snapshot, silent)
     for file in files:
         progress(file.path, file.size_bytes, file.size_bytes)
     return files + [_fetch_file(snapshot, file, progress) for file in snapshot.files if file.is_weights]
+
+
+def _fetch_small(snapshot: HubSnapshot, progress: OnBytes) -> list[RemoteFile]:
+    """What holds no weights, four files at a time."""
+    small = [file for file in snapshot.files if not file.is_weights]
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        return list(pool.map(lambda file: _fetch_file(snapshot, file, progress), small))
 
 
 def _fetch_file(snapshot: HubSnapshot, file: RemoteFile, progress: OnBytes) -> RemoteFile:

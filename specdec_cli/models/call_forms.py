@@ -135,8 +135,8 @@ class BareReader:
             else:
                 return
 
-    def finish(self) -> Iterator[Piece]:
-        """The rest: calls as code, and what begins like a call and is none."""
+    def finish(self, cut: bool = False) -> Iterator[Piece]:
+        """The rest: calls as code, and what begins like a call and is none; brackets tell a call that was `cut`."""
         return self.feed("", last=True)
 
     def _tell(self, length: int) -> list[Piece]:
@@ -303,11 +303,12 @@ class HarmonyReader:
             yield from self._close()
             self._held, self._state = self._held[at + len(mark) :], "header"
 
-    def finish(self) -> Iterator[Piece]:
-        """The rest: a call that was cut is read as far as it came, a header that was cut is nothing."""
+    def finish(self, cut: bool = False) -> Iterator[Piece]:
+        """The rest: a header that was cut is nothing, and neither are arguments of which the first sign was `cut`."""
         if self._state != "header":
             yield from self._say(self._held)
-            yield from self._close()
+            if self._body or not cut:
+                yield from self._close()
 
     @property
     def _recipient(self) -> str | None:

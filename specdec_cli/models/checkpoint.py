@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from specdec_cli.core.errors import NotAvailable, Refused
 from specdec_cli.core.jsonfile import NotJson, kind_of, shown
 from specdec_cli.core.readfile import expanded, open_file
 from specdec_cli.core.request import MAX_ROWS
-from specdec_cli.core.safetensors import INDEX, WEIGHTS, find_weights, read_header, refuse_pointer
+from specdec_cli.core.safetensors import INDEX, WEIGHTS, Header, find_weights, is_beside, read_header, refuse_pointer
 from specdec_cli.core.textfile import BYTE_ORDER_MARKS
 
 FLOATS = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -116,7 +116,8 @@ class Checkpoint:
             refuse_pointer(folder / ADAPTER)
             return replace(self, adapter=folder)
         if "peft_type" in config:
-            raise Refused(f"adapter {name} is PEFT's, and mlx-lm reads its own", "train one with mlx_lm.lora")
+            hint = "train one: uvx --from mlx-lm mlx_lm.lora"
+            raise Refused(f"adapter {name} is PEFT's, and mlx-lm reads its own", hint)
         raise NotAvailable(f"adapter {name} has no {ADAPTER}", "give the folder that mlx_lm.lora wrote")
 
     @property
@@ -156,10 +157,18 @@ class Checkpoint:
 
     @property
     def loaded_bytes(self) -> int:
-        """Bytes of the weights in memory: where the configuration declares float32, mlx computes in float32."""
-        if self.declared_dtype != "float32":
-            return sum(path.stat().st_size for path in self.weights)
-        return sum(4 * math.prod(t.shape) for path in self.weights for t in read_header(path).tensors.values())
+        """Bytes of the weights in memory. Raises: NotAvailable for a damaged file."""
+        return self.bytes_of(map(read_header, self.weights))
+
+    def bytes_of(self, headers: Iterable[Header]) -> int:
+        """Bytes in memory of what files with these `headers` hold of the language model: mlx-lm drops heads and towers.
+
+        Where the configuration declares float32, mlx computes in float32.
+        """
+        wide = self.declared_dtype == "float32"
+        tensors = (tensor for header in headers for tensor in header.tensors.values())
+        needed = (one for one in tensors if not is_beside(one.name, self.text_config))
+        return sum(4 * math.prod(one.shape) if wide else one.size_bytes for one in needed)
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -36,64 +36,49 @@ Row = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class MaskLookahead:
-    """Goes ahead of an answer along its drafts."""
+    """Goes ahead of an answer along its drafts, and back."""
 
     def __init__(self, make: Callable[[], LLMatcher], vocab_size: int) -> None:
         """`make` is called once, at the first question: a matcher that stands where the answer begins."""
-        self._make, self._words = make, -(-vocab_size // WORD_BITS)
-        self._taken: list[int] = []
-        # Behind the first i of the tokens taken: a matcher, and its row once that was asked for.
-        self._matchers: list[LLMatcher] = []
-        self._rows: list[Row | None] = []
+        self._make, self._words = cache(make), -(-vocab_size // WORD_BITS)
+        # By the tokens before it.
+        self._rows: dict[tuple[int, ...], Row] = {}
 
     def begin(self, draft: Sequence[int]) -> None:
         """`rows` of these tokens will be asked for."""
 
     def rows(self, draft: Sequence[int]) -> list[Row]:
-        """Rows [W] after the first i of the `draft` tokens [K]; K + 1, or those up to the first illegal token."""
-        return [self._row(place) for place in range(self._follow(draft) + 1)]
+        """Rows [W] after the first i of the `draft` tokens [K]; K + 1, or those up to the first illegal token.
+
+        Raises: SpecdecError where the library gives up, as for a grammar of too many states.
+        """
+        matcher, found, taken = self._make(), [self._row(())], 0
+        try:
+            while taken < len(draft) and matcher.try_consume_tokens([draft[taken]]) == 1:
+                taken += 1
+                found.append(self._row(tuple(draft[:taken])))
+        finally:
+            matcher.rollback(taken)
+        return found
 
     def advance(self, emitted: Sequence[int]) -> None:
         """The answer stands behind these tokens now, which are legal; rows beyond them are kept."""
-        self._follow(emitted)
-        for known in (self._taken, self._matchers, self._rows):
-            del known[: len(emitted)]
+        self._make().try_consume_tokens(list(emitted))
+        past, rows = len(emitted), self._rows.items()
+        self._rows = {ahead[past:]: row for ahead, row in rows if ahead[:past] == tuple(emitted)}
 
-    def _follow(self, draft: Sequence[int]) -> int:
-        """Take the `draft` tokens up to the first illegal one; returns how many were legal."""
-        if not self._matchers:
-            self._place(self._make())
-        both = takewhile(lambda pair: pair[0] == pair[1], zip(self._taken, draft, strict=False))
-        shared = sum(1 for _ in both)
-        if shared == len(draft):
-            return shared
-        del self._taken[shared:], self._matchers[shared + 1 :], self._rows[shared + 1 :]
-        for token in draft[shared:]:
-            ahead = self._matchers[-1].deep_copy()
-            if ahead.try_consume_tokens([token]) != 1:
-                break
-            self._taken.append(token)
-            self._place(ahead)
-        return len(self._taken)
-
-    def _place(self, matcher: LLMatcher) -> None:
-        self._matchers.append(matcher)
-        self._rows.append(None)
-
-    def _row(self, place: int) -> Row:
-        """Raises: SpecdecError where the library gives up, as for a grammar of too many states."""
-        if (known := self._rows[place]) is not None:
-            return known
-        matcher, row = self._matchers[place], np.zeros((1, self._words), dtype=np.int32)
-        fill_next_token_bitmask(matcher, row)
-        if matcher.is_error():
-            raise SpecdecError(
-                f"the grammar cannot be followed any further: {one_line(matcher.get_error())}",
-                "simplify the schema or grammar",
-            )
-        found: Row = row[0]
-        self._rows[place] = found
-        return found
+    def _row(self, ahead: tuple[int, ...]) -> Row:
+        """That of the matcher, which stands behind the tokens `ahead` of the answer."""
+        if ahead not in self._rows:
+            matcher, row = self._make(), np.zeros((1, self._words), dtype=np.int32)
+            fill_next_token_bitmask(matcher, row)
+            if matcher.is_error():
+                raise SpecdecError(
+                    f"the grammar cannot be followed any further: {one_line(matcher.get_error())}",
+                    "simplify the schema or grammar",
+                )
+            self._rows[ahead] = row[0]
+        return self._rows[ahead]
 
 
 class ThreadedLookahead(MaskLookahead):

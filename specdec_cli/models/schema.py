@@ -36,6 +36,8 @@ KNOWN = frozenset({*ONE, *LISTED, *NAMED, *ASSERTED, *ANNOTATIONS})
 # As JSON writes them; those with a letter of their own are \n, \t and the like.
 UNSPELLABLE = re.compile(r"(?<!\\)(?:\\\\)*(\\u00[01][0-9a-f]|\\u007f)")
 COUNTS = {"maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties"}
+# What every key of an object is; the library knows no schemas of keys.
+ANY_NAME: tuple[object, ...] = (True, {}, {"type": "string"})
 # What names a place in a schema: a copy of it would be a second place of that name.
 NAMES = {"$id", "id", "$anchor", "$dynamicAnchor"}
 # References to references, as far as they are followed: they may turn in a circle.
@@ -58,6 +60,8 @@ def parse(text: str) -> dict[str, Any]:
 def _spell(schema: dict[str, Any]) -> dict[str, Any]:
     asked, copies = deepcopy(schema), 0
     for part in _parts(schema):  # of what is copied here, too
+        if part.get("propertyNames") in ANY_NAME:
+            del part["propertyNames"]
         for word in COUNTS & part.keys():  # 2.0 is a whole number here, and the library takes 2 alone
             if isinstance(part[word], float) and part[word].is_integer():
                 part[word] = int(part[word])

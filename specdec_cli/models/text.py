@@ -63,14 +63,16 @@ class Thinking:
 class ThinkingStream:
     """Splits streamed text into thinking and answer, each piece as soon as its side is certain; tags are dropped.
 
+    Models also call functions without an end to their thinking. Behind the mark of a call text is kept: it is thinking
+    once the thinking ends, and else the answer, to be read for its calls.
     `thought`: whether there was any thinking.
     """
 
-    __slots__ = ("_fresh", "_held", "_state", "_tags", "thought")
+    __slots__ = ("_call", "_fresh", "_held", "_state", "_tags", "thought")
 
-    def __init__(self, tags: Thinking | None) -> None:
-        """Without tags all text is the answer."""
-        self._tags = tags
+    def __init__(self, tags: Thinking | None, call: str = "") -> None:
+        """Without tags all text is the answer; a call begins with `call`, if any can be read."""
+        self._tags, self._call = tags, call
         self._state = "answer" if tags is None else "thinking" if tags.opened else "before"
         self._fresh = self.thought = tags is not None and tags.opened  # leading newlines of either side are dropped
         self._held = ""
@@ -85,6 +87,11 @@ class ThinkingStream:
         """Whether all that follows is the answer."""
         return self._state == "answer"
 
+    @property
+    def calls(self) -> bool:
+        """Whether what is thinking so far may go over to a call."""
+        return self.thinks and bool(self._call) and self._call in self._held
+
     def feed(self, text: str) -> list[Piece]:
         """The pieces that `text` made certain; none is empty."""
         self._held += text
@@ -97,8 +104,10 @@ class ThinkingStream:
             pieces += self._emit(len(self._held))
         return pieces
 
-    def finish(self) -> list[Piece]:
-        """The text held back, without blank ends of thinking."""
+    def finish(self, cut: bool = False) -> list[Piece]:
+        """The text held back, without blank ends of thinking; an answer that was `cut` there calls nothing."""
+        if self.calls and not cut:
+            self._state = "answer"
         return self._emit(len(self._held.rstrip()) if self.thinks else len(self._held))
 
     def _begin(self) -> None:
@@ -114,7 +123,8 @@ class ThinkingStream:
         assert self._tags is not None
         end = self._held.find(self._tags.end)
         if end < 0:
-            sure = self._held[: len(self._held) - overlap(self._held, self._tags.end)]
+            marked = max(overlap(self._held, self._tags.end), overlap(self._held, self._call))
+            sure = self._held.partition(self._call)[0] if self.calls else self._held[: len(self._held) - marked]
             return self._emit(len(sure.rstrip()))
         rest = self._held[end + len(self._tags.end) :]
         self._held = self._held[:end].rstrip()
@@ -131,16 +141,19 @@ class ThinkingStream:
 
 
 class ThinkingCount:
-    """Counts the tokens of a reply until its thinking is closed, those of the tags included; all if it never is."""
+    """Counts the tokens of a reply until its thinking is closed, those of the tags included; all if it never is.
 
-    def __init__(self, tags: Thinking | None) -> None:
-        self._stream = ThinkingStream(tags)
-        self._seen = 0
+    Those behind the mark of a `call` count once it is known that they are thinking.
+    """
+
+    def __init__(self, tags: Thinking | None, call: str = "") -> None:
+        self._stream = ThinkingStream(tags, call)
+        self._seen = self._thought = 0
 
     @property
     def tokens(self) -> int:
         """Tokens of thinking so far."""
-        return self._seen if self._stream.thought else 0
+        return self._thought if self._stream.thought else 0
 
     def feed(self, pieces: Sequence[str]) -> None:
         """Take the texts of further tokens, one each."""
@@ -149,6 +162,7 @@ class ThinkingCount:
                 return
             self._stream.feed(piece)
             self._seen += 1
+            self._thought = self._thought if self._stream.calls else self._seen
 
 
 class Repetition:

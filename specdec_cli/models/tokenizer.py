@@ -284,24 +284,32 @@ class Tokenizer:
         text = self._inner.chat_template
         return text if isinstance(text, str) else ""
 
-    def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
+    def tool_calls(
+        self, text: str, tools: Sequence[Mapping[str, Any]] = (), cut: bool = False
+    ) -> tuple[str, list[ToolCall]]:
         """(`text` without its calls, the calls), as the parser of this form reads them; what it cannot read is text.
 
-        Raises: UsageError if the model calls none.
+        `cut`: the model did not end it, so that arguments may be missing of its last call. Raises: UsageError if the
+        model calls none.
         """
         if self.call_form is None:
             raise UsageError(
                 "this model's template does not support tools", "use a model that was trained to call tools"
             )
         reader = self.call_form.reader(tools)
-        pieces = [*reader.feed(text), *reader.finish()]
+        pieces = [*reader.feed(text), *reader.finish(cut)]
         said = "".join(one[1] for one in pieces if not isinstance(one, ToolCall) and one[0] == "text")
         return said, [one for one in pieces if isinstance(one, ToolCall)]
 
     def thinking(self, prompt: Sequence[int]) -> Thinking | None:
-        """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none."""
+        """The tags around the model's thinking, and whether `prompt` leaves them open; None if it has none.
+
+        Anybody may write a tag, and behind it there is then the mark of another turn, which is a token of its own.
+        """
         if self._wrapper.has_thinking:
-            opened = self._wrapper.rfind_think_start(prompt) > self._wrapper.rfind_think_end(prompt)
+            begin = self._wrapper.rfind_think_start(prompt)
+            behind = prompt[begin + len(self._wrapper.think_start_tokens) :]
+            opened = begin > self._wrapper.rfind_think_end(prompt) and self.added_tokens().keys().isdisjoint(behind)
             return Thinking(self._wrapper.think_start, self._wrapper.think_end, opened)
         marks = map(self.token_of, ("<|channel|>", "<|message|>", "<|start|>"))
         return None if None in marks else CHANNELS

@@ -20,6 +20,12 @@ from specdec_cli.models.turns import Message
 
 JSON_CALLS = "json_tools"
 ANY_OBJECT = '{"type": "object"}'
+# Around an argument, in forms whose parsers drop one that is not closed instead of refusing it.
+ARGUMENTS = {
+    "glm47": ("<arg_value>", "</arg_value>"),
+    "longcat": ("<longcat_arg_value>", "</longcat_arg_value>"),
+    "muse_spark": ("<atem:parameter", "</atem:parameter>"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +128,20 @@ class MarkedCalls:
     def read(self, inner: str, tools: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
         """The calls that stand between two marks. Raises: UsageError."""
         with untrusted(lambda reason: UsageError(f"a tool call cannot be read: {reason}", "ask again")):
-            found = self.parse(inner, [dict(tool) for tool in tools] or None)
+            begin, end = ARGUMENTS.get(self.name, ("", ""))
+            if inner.rfind(begin) > inner.rfind(end):
+                raise ValueError("its last argument is not closed")
+            found = self.parse(inner, [*map(_with_objects, tools)] or None)
             return [_call(one) for one in (found if isinstance(found, list) else [found])]
+
+
+def _with_objects(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """`tool` as mlx-lm's parsers look into it: the schema of a property is an object; `true` says nothing."""
+    function = tool["function"]
+    parameters = function.get("parameters") or {}
+    named = parameters.get("properties")
+    properties = {name: one for name, one in named.items() if isinstance(one, dict)} if isinstance(named, dict) else {}
+    return {**tool, "function": {**function, "parameters": {**parameters, "properties": properties}}}
 
 
 def _call(found: Mapping[str, Any]) -> ToolCall:
@@ -144,8 +162,9 @@ class MarkedReader:
     """Splits an answer into text and calls: a call is whole or it is text, and no text is held back without need.
 
     Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it
-    ends; what cannot be read then goes on as the text that it was. The end mark may also be part of a word in a call's
-    JSON: then the call ends at a later one, and what cannot be read at that is text as far as the first.
+    ends; what cannot be read then goes on as the text that it was. The end mark may also be part of an argument: then
+    the call ends at a later one, and what cannot be read at that is text as far as the first. JSON tells whether it is;
+    in other forms it may be wherever the parser refuses, until another call begins.
     """
 
     def __init__(self, form: MarkedCalls, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -153,25 +172,26 @@ class MarkedReader:
         self._start, self._end = form.marks
         # Blanks before the first text are dropped once a call was read.
         self._held, self._inside, self._fresh, self._said = "", False, False, False
-        self._in_words: list[int] = []  # where the end marks end that are in words of the call
+        self._tried: list[int] = []  # lengths with which the call cannot be read
 
     def feed(self, text: str) -> Iterator[Piece]:
         """The pieces that `text` made certain; no text is empty."""
         self._held += text
         yield from self._split(over=False)
 
-    def finish(self) -> Iterator[Piece]:
-        """The rest: an unfinished call is read as far as it came."""
-        yield from self._split(over=True)
+    def finish(self, cut: bool = False) -> Iterator[Piece]:
+        """The rest: a call without its end mark is read, but where the answer was `cut` it is text, as arguments may be
+        missing of it; JSON alone tells that.
+        """
+        yield from self._split(over=self._form.enforced or not cut)
         yield from self._tell(len(self._held))
 
     def _split(self, over: bool) -> Iterator[Piece]:
         while True:
             if self._inside:
-                length = self._length() or (len(self._held) if over else 0)
-                if not length:
+                if (pieces := self._call(over)) is None:
                     return
-                yield from self._close(length)
+                yield from pieces
                 continue
             at = self._held.find(self._start)
             if at < 0:
@@ -188,25 +208,31 @@ class MarkedReader:
         self._said = self._said or bool(text)
         return [("text", text)] if text else []
 
-    def _length(self) -> int:
-        """That of the call with its end mark, 0 where that has not come."""
-        while self._end and (at := self._held.find(self._end, *self._in_words[-1:])) >= 0:
-            length = at + len(self._end)
-            if not (self._form.enforced and _ends_in_word(self._inner(length))):
-                return length
-            self._in_words.append(length)
-        return 0
-
-    def _inner(self, length: int) -> str:
-        return self._held[:length].lstrip().removeprefix(self._start).removesuffix(self._end)
-
-    def _close(self, length: int) -> Sequence[Piece]:
-        """The calls in the first `length` characters, or text up to the first end mark where they cannot be read."""
+    def _call(self, over: bool) -> Sequence[Piece] | None:
+        """The calls that are held, or text up to the first end mark where they cannot be read; None: more must come."""
         calls: list[ToolCall] = []
-        with suppress(SpecdecError):
-            calls = self._form.read(self._inner(length), self._tools)
-        ends, self._inside, self._in_words = [*self._in_words, length], False, []
+        while not calls and (length := self._length(over)):
+            inner = self._held[:length].lstrip().removeprefix(self._start).removesuffix(self._end)
+            with suppress(SpecdecError):
+                calls = self._form.read(inner, self._tools)
+            self._tried.append(length)
+            if self._form.enforced and not _ends_in_word(inner):
+                break
+        if not calls and length is None:
+            return None
+        tried, self._inside, self._tried = self._tried, False, []
         if not calls:
-            return self._tell(ends[0])
-        self._held, self._fresh = self._held[length:], True
+            return self._tell(tried[0])
+        self._held, self._fresh = self._held[tried[-1] :], True
         return calls
+
+    def _length(self, over: bool) -> int | None:
+        """The next one that the call may have, its end mark included; 0: there is none, None: more must come."""
+        tried = self._tried[-1] if self._tried else 0
+        other = self._held.find(self._start, tried) if tried and not self._form.enforced else -1
+        at = self._held.find(self._end, tried, None if other < 0 else other) if self._end else -1
+        if at >= 0:
+            return at + len(self._end)
+        if other >= 0:
+            return 0
+        return None if not over else len(self._held) if tried < len(self._held) else 0

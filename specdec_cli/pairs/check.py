@@ -115,8 +115,8 @@ SHORT_ANSWERS = "answers of a few dozen tokens gain little: the draft must read 
 class Side:
     """One model's size and configuration, known without loading its weights.
 
-    Of the experts of a mixture a step reads `expert_bytes`, and `unread_bytes` it does not; of all its parameters it
-    reads the share `active`.
+    Of the experts of a mixture a step reads `expert_bytes`; it reads all but `unread_bytes`, and of the parameters the
+    share `active`.
     """
 
     weight_bytes: int

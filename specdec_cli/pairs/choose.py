@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from specdec_cli import hub
 from specdec_cli.core.errors import NoPair, NotAvailable, SpecdecError, UsageError
@@ -15,6 +16,7 @@ from specdec_cli.core.progress import OnStep, unseen
 from specdec_cli.pairs.catalog import (
     downloaded,
     fits,
+    from_anywhere,
     is_downloaded,
     is_local,
     network_forbidden,
@@ -60,8 +62,7 @@ def choose(
         name, target = (None, name) if "/" in name or is_local(name) else (name, None)
     target, draft = (one and settle(one) for one in (target, draft))
     if target is not None:
-        short = target.rstrip("/").rsplit("/", 1)[-1]
-        pair = Pair(short, target, draft)
+        pair = Pair(Path(from_anywhere(target)).name, target, draft)
         return PairSpec(pair) if draft is not None else with_draft(pair, known, here, report=report)
     pair = known.find(name or known.default_pair or DEMO)
     if draft is not None:  # of another draft neither K nor size is known
@@ -134,11 +135,12 @@ def drafted(rows: Sequence[PairRow], known: Registry, report: OnStep = unseen) -
 
 
 def fitting(known: Registry) -> list[Pair]:
-    """Pairs with a stated minimum memory that this machine has, the one to recommend first.
+    """Pairs with a stated minimum memory that fit this machine, the one to recommend first.
 
     Those whose ids rest on one source come last; then the largest minimum comes first, of equals the first listed.
     """
-    found = [p for p in known.pairs.values() if p.name != DEMO and p.min_memory_gb and fits(p, None)]
+    stated = [pair for pair in known.pairs.values() if pair.name != DEMO and pair.min_memory_gb]
+    found = [pair for pair in stated if fits(pair, size_bytes(pair, estimate=True))]
     return sorted(found, key=lambda pair: (pair.one_source, -(pair.min_memory_gb or 0)))
 
 
@@ -177,8 +179,8 @@ def _names(pair: Pair) -> str:
 def first_step(known: Registry) -> FirstStep:
     """The first step with the default pair, else with one that is on this machine, else with the recommended one."""
     default = known.default_pair
-    if default not in (None, DEMO):
-        return FirstStep(f"specdec race -p {default} 'Why is the sky blue?'")
+    if default is not None and default != DEMO:
+        return FirstStep(f"specdec race -p {shlex.quote(default)} 'Why is the sky blue?'")
     fit = fitting(known)
     if here := next((pair for pair in fit if downloaded(pair)), None):
         question = f"On this machine: {here.name}\n  {_names(here)}\nUse it from now on?"

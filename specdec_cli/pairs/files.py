@@ -1,7 +1,7 @@
 """Which files are this pair? The one answer, for whatever loads, checks, pulls or serves it. No weight is read.
 
 With weights `here`, all weight files must be on this machine. With `headers`, a model may be on the Hub only: the
-headers of its weights are read there, and its configuration and tokenizer fetched, a few hundred kB. A draft that was
+headers of its weights are read there, and its other files fetched, of which a tokenizer is some MB. A draft that was
 asked for and cannot draft is an error. A head that merely lies among the target's files is then left out, and a line
 says why.
 """
@@ -9,7 +9,7 @@ says why.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,8 +20,11 @@ from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, PartlyHere, Refused
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import DRAFTERS, HEAD, MODEL, TRANSLATED, DrafterKind
+from specdec_cli.core.progress import OnStep, unseen
+from specdec_cli.core.safetensors import INDEX, is_beside, read_header
 from specdec_cli.models.checkpoint import Checkpoint, checkpoint_of, read_checkpoint
 from specdec_cli.models.heads import (
+    ANNOUNCING,
     HeadFiles,
     find_head,
     head_in,
@@ -59,28 +62,34 @@ def unheard(sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ModelFiles:
-    """A model's `checkpoint`; `snapshot` is its commit if it was asked for on the Hub: weights may be missing here."""
+    """A model's `checkpoint`; `snapshot` is its commit if it was asked for on the Hub: weights may be missing here.
+
+    Of that commit's weights `unloaded_bytes` belong to towers of pictures and sound and to heads, which mlx-lm drops.
+    """
 
     checkpoint: Checkpoint
     snapshot: hub.HubSnapshot | None = None
+    unloaded_bytes: int = 0
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes in memory; of a model on the Hub, bytes of its files."""
-        return self.snapshot.weight_bytes if self.snapshot else self.checkpoint.loaded_bytes
+        """Bytes in memory; of a model on the Hub, bytes that its files hold of the language model."""
+        return self.snapshot.weight_bytes - self.unloaded_bytes if self.snapshot else self.checkpoint.loaded_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DraftHead:
     """A head as draft. `asked`: somebody named it, so that it is an error if it cannot draft.
 
-    `snapshot` is its commit where a repository holds it alone, `source` the larger repository that it is taken out of.
+    `snapshot` is its commit where a repository holds it alone, `origin` that of the larger repository that a pull takes
+    it out of: its headers, its `config`, which is config.json as bytes, and the head's tensors.
     """
 
     head: HeadFiles
     asked: bool = True
     snapshot: hub.HubSnapshot | None = None
-    source: HeadSource | None = None
+    origin: hub.HubSnapshot | None = None
+    config: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -136,11 +145,6 @@ class PairFiles:
         return [part.snapshot for part in parts if part.snapshot is not None]
 
     @property
-    def source(self) -> HeadSource | None:
-        """The repository out of which a pull takes the head."""
-        return self.draft.source if isinstance(self.draft, DraftHead) else None
-
-    @property
     def pair(self) -> Pair:
         """The pair, with its models as the Hub spells them; folders keep their names."""
         pair = self.spec.pair
@@ -193,16 +197,23 @@ class PairFiles:
         return self.tokenizer.or_of(*self.checkpoints)
 
 
-def find(spec: PairSpec, tell: Notify = unheard, weights: Weights = "here", *, offline: bool = False) -> PairFiles:
+def find(
+    spec: PairSpec,
+    tell: Notify = unheard,
+    weights: Weights = "here",
+    *,
+    offline: bool = False,
+    report: OnStep = unseen,
+) -> PairFiles:
     """The files of the pair that `spec` asks for, each model at one commit. `tell` hears of a head that cannot draft.
 
-    `offline` asks the Hub nothing. Raises: NotAvailable, Refused.
+    `offline` asks the Hub nothing; `report` hears how much of it came. Raises: NotAvailable, Refused.
     """
     pair, kind = spec.pair, DRAFTERS[spec.drafter]
     with explain_offline(offline) if weights == "headers" else nullcontext():
-        folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline)
+        folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline, report)
         target = _read_model(folder, name, snapshot)
-        draft = _find_draft(pair, target, kind, weights, tell, offline)
+        draft = _find_draft(pair, target, kind, weights, tell, offline, report)
     target = replace(target, checkpoint=target.checkpoint.with_adapter(pair.target_adapter))
     if weights == "here" and (tuned := folder_of(pair)) is not None:
         require_bound(tuned, target.checkpoint, draft.checkpoint if isinstance(draft, ModelFiles) else None)
@@ -215,7 +226,7 @@ def find(spec: PairSpec, tell: Notify = unheard, weights: Weights = "here", *, o
 
 
 def _locate(
-    pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool
+    pair: Pair, name: str, revision: str | None, weights: Weights, offline: bool, report: OnStep
 ) -> tuple[Path, str, hub.HubSnapshot | None]:
     """(folder, the model's name as the Hub spells it, the commit on the Hub)."""
     if weights == "here":
@@ -223,19 +234,39 @@ def _locate(
     if is_local(name) or (revision is None and hub.elsewhere(name)):
         return hub.locate(name), name, None
     snapshot = hub.resolve(name, revision, offline=offline)
-    return hub.fetch_small(snapshot), snapshot.name, snapshot
+    return hub.fetch_small(snapshot, report), snapshot.name, snapshot
 
 
 def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
-    return ModelFiles(read_checkpoint(folder, name, weights=snapshot is None), snapshot)
+    checkpoint = read_checkpoint(folder, name, weights=snapshot is None)
+    return ModelFiles(checkpoint, snapshot, _unloaded_bytes(checkpoint, snapshot) if snapshot else 0)
+
+
+def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
+    """As in ModelFiles, by the headers of those files that hold any of it, as far as these can be read."""
+    language, shards = checkpoint.text_config, jsonfile.read_or_empty(checkpoint.folder / INDEX).get("weight_map")
+    if isinstance(shards, dict):
+        holding = {file for tensor, file in shards.items() if is_beside(tensor, language)}
+    elif language is not checkpoint.config or any(language.get(key) for key in ANNOUNCING):
+        holding = {file.path for file in snapshot.files if file.is_weights}
+    else:
+        return 0
+    files = {checkpoint.folder / one.path: one for one in snapshot.files if one.path in holding}
+    files = {path: one for path, one in files.items() if one not in snapshot.head_files}
+    away = [one for path, one in files.items() if not path.is_file()]
+    with suppress(NotAvailable):
+        headers = [*map(read_header, filter(Path.is_file, files)), *hub.remote_headers(snapshot, away).values()]
+        tensors = [tensor for header in headers for tensor in header.tensors.values()]
+        return sum(tensor.size_bytes for tensor in tensors if is_beside(tensor.name, language))
+    return 0
 
 
 def _find_draft(
-    pair: Pair, target: ModelFiles, kind: DrafterKind, weights: Weights, notify: Notify, offline: bool
+    pair: Pair, target: ModelFiles, kind: DrafterKind, weights: Weights, notify: Notify, offline: bool, report: OnStep
 ) -> ModelFiles | DraftHead | None:
     """What drafts for `target` when `kind` does: the pair's draft, else a head among the target's own files."""
     if pair.draft and kind.by_network:
-        found = _read_draft(pair, pair.draft, weights, offline)
+        found = _read_draft(pair, pair.draft, weights, offline, report)
         if isinstance(found, DraftHead) or kind.uses_draft:
             return found
     if kind.reads_hidden:
@@ -272,12 +303,11 @@ def _own_head(target: ModelFiles, asked: bool = False) -> HeadFiles | None:
     return head_in(target.checkpoint, hub.remote_headers(snapshot, files, target.checkpoint.folder))
 
 
-def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool) -> ModelFiles | DraftHead:
+def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool, report: OnStep) -> ModelFiles | DraftHead:
     """The draft `name`, which may be a head."""
     if name.startswith(HEAD) and weights == "headers" and not (offline or network_forbidden()):
-        source = find_source(name.removeprefix(HEAD), pair.draft_revision)
-        return DraftHead(source.head, source=source)
-    folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline)
+        return _in_origin(name.removeprefix(HEAD), pair.draft_revision)
+    folder, spelled, snapshot = _locate(pair, name, pair.draft_revision, weights, offline, report)
     refuse_pickle(
         [file.path for file in snapshot.files] if snapshot else (path.name for path in folder.iterdir()), spelled
     )
@@ -301,7 +331,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
     try:
         return hub.locate(name, revision)
     except NotAvailable as error:
-        if not can_be_pulled(error) or isinstance(error, PartlyHere) or pair.source == "command line":
+        if not can_be_pulled(error) or pair.source == "command line":
             raise
         known = registry()
         if known.pairs.get(pair.name, pair).models != pair.models:  # at other revisions
@@ -311,7 +341,7 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         which = f"the default pair {pair.name}" if default else pair.name
         total = size_bytes(pair, estimate=True)
         # Of a pair that is partly here only the part that is not.
-        partly = any(is_downloaded(*one) for one in pair.models)
+        partly = isinstance(error, PartlyHere) or any(is_downloaded(*one) for one in pair.models)
         about = f": {error.message}" if partly else f" ({size(total)})" if total else ""
         raise type(error)(f"{which} is not downloaded{about}", f"specdec pull {pair.name}{other}") from error
 
@@ -344,33 +374,7 @@ def name_to_keep(name: str) -> str:
     return from_anywhere(name)
 
 
-@dataclass(frozen=True, slots=True)
-class HeadSource:
-    """A repository out of which the `head` alone is taken: headers, config.json and the head's tensors are fetched.
-
-    `config` is config.json as bytes.
-    """
-
-    snapshot: hub.HubSnapshot
-    config: bytes
-    head: HeadFiles
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(stored.size_bytes for stored in self.head.tensors.values())
-
-    @property
-    def kept(self) -> bool:
-        """Whether this very commit's head is here."""
-        return hub.kept_commit(self.snapshot.name) == self.snapshot.commit
-
-    def keep(self, progress: hub.OnBytes) -> None:
-        """Fetch the tensors and keep them. Raises: NotAvailable, DoesNotFit."""
-        layout = "pt" if self.head.zero_centred else "mlx"
-        hub.keep_head(self.snapshot, self.config, self.head.tensors.values(), layout, progress)
-
-
-def find_source(name: str, revision: str | None) -> HeadSource:
+def _in_origin(name: str, revision: str | None) -> DraftHead:
     """The head in the repository `name`, from the Hub. Raises: NotAvailable, Refused."""
     snapshot = hub.resolve(name, revision)
     config = hub.read_config(snapshot)
@@ -387,4 +391,4 @@ def find_source(name: str, revision: str | None) -> HeadSource:
             f"{snapshot.name} ({checkpoint.model_type}) holds no MTP head among {tensors} tensors",
             "name the original repository of the target, or a head alone: --draft ID",
         )
-    return HeadSource(snapshot, config, head)
+    return DraftHead(head, origin=snapshot, config=config)

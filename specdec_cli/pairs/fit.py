@@ -17,7 +17,6 @@ from functools import cache, cached_property, lru_cache
 from specdec_cli.core.errors import DoesNotFit, Refused, SpecdecError
 from specdec_cli.core.format import percent, size
 from specdec_cli.core.kinds import DRAFTERS
-from specdec_cli.core.safetensors import WEIGHTS
 from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import KEPT_SNAPSHOTS
 from specdec_cli.engine.load import empty_model, unverifiable
@@ -29,6 +28,8 @@ from specdec_cli.system import servers
 from specdec_cli.system.servers import RunningServer
 
 HINTED_BITS = 8
+# Options by which a pair that does not fit may be loaded all the same.
+REMEDIES = frozenset({"--kv-bits", "--max-context", "--drafter", "--force"})
 # Contexts are tried in steps of so many tokens, from short ones to the longest. Sizes at so many are remembered.
 STEP, SHORTEST, LONGEST, REMEMBERED = 256, 1024, 1 << 20, 512
 # Share of the usable memory from which on a word is said of it.
@@ -64,7 +65,8 @@ class Fit:
 
     `sizes` are theirs at any length, `context` is what they were made for. `beside` are the lengths of further
     conversations; each keeps so many `snapshots`. What `servers` hold is not among the `usable_bytes`.
-    With `kv_bits` the caches are quantized. Where machines share the target, it is one's.
+    With `kv_bits` the caches are quantized. Where machines share the target, it is one's. A refusal names no option
+    but of `remedies`, those that the command has.
     """
 
     files: PairFiles
@@ -76,9 +78,10 @@ class Fit:
     kv_bits: int | None = None
     beside: tuple[int, ...] = ()
     snapshots: int = KEPT_SNAPSHOTS
+    remedies: frozenset[str] = REMEDIES
 
     @classmethod
-    def of(cls, files: PairFiles, kv_bits: int | None = None) -> Fit:
+    def of(cls, files: PairFiles, kv_bits: int | None = None, remedies: frozenset[str] = REMEDIES) -> Fit:
         """Of the pair on this machine.
 
         Raises: NotAvailable for an architecture that is unknown, Refused for caches that cannot be quantized to
@@ -100,11 +103,11 @@ class Fit:
             parts = zip(checkpoints, weights(), models, strict=True)
             found = [footprint(checkpoint, tokens, size, model) for checkpoint, size, model in parts]
             if head is not None:  # it reads the prompt with the target, whose layers take more for it
-                found.append(Footprint(f"{head.name} (head)", _bytes_beside(files), head.cache_bytes(tokens), 0))
+                found.append(Footprint(f"{head.name} (head)", head.loaded_bytes, head.cache_bytes(tokens), 0))
             return tuple(found)
 
         context = replace(files.context, positions=models[0].network.positions)
-        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits)
+        return cls(files, sizes, device.usable_bytes(), servers.others(), 0, context, kv_bits, remedies=remedies)
 
     def at(self, tokens: int = 0, *beside: int) -> Fit:
         """The same with caches of so many tokens, which may be more than the models were made for.
@@ -142,7 +145,7 @@ class Fit:
     def without_unasked_head(self) -> Fit | None:
         """That of the pair without a head that nobody asked for; None where there is no such head."""
         alone = self.files.without_unasked_head
-        return Fit.of(alone, self.kv_bits) if alone else None
+        return Fit.of(alone, self.kv_bits, self.remedies) if alone else None
 
     def refusals(self) -> Iterator[SpecdecError]:
         """What keeps the pair from drafting, but for the memory. Raises: NotAvailable for an unreadable tokenizer."""
@@ -268,25 +271,19 @@ class Fit:
             beside, stop = self._beside
             message += f" {beside}"
             asks = f"""curl {self.servers[0].url}/api/generate --json '{{"prompt": "…", "stream": false}}'"""
-            hint = f"{stop} frees that; or ask the server: {asks}"
-        elif (quantized := self.quantized) and quantized.fits:
-            hint = f"it fits with quantized caches: --kv-bits {HINTED_BITS}; --force loads it anyway"
-        elif (context := self.largest_context) >= 512:
-            hint = f"a smaller context fits: --max-context {context}; --force loads it anyway"
-        elif len(self.footprints) > 1:
-            hint = "try without the draft (--drafter none) or a smaller pair (specdec pairs); --force loads it anyway"
-        else:
-            hint = "try a smaller model or a lower quantization; --force loads it anyway"
-        return DoesNotFit(message, hint)
+            return DoesNotFit(message, f"{stop} frees that; or ask the server: {asks}")
+        forced = "; --force loads it anyway" if "--force" in self.remedies else ""
+        return DoesNotFit(message, f"{self._remedy}{forced}")
 
-
-def _bytes_beside(files: PairFiles) -> int:
-    """Bytes of the head's weights, none where its files were counted with a model's."""
-    if files.head is None:
-        return 0
-    folders = {checkpoint.folder for checkpoint in files.checkpoints}
-    counted = all(path.parent in folders and path.match(WEIGHTS) for path in files.head.files)
-    return 0 if counted else files.head.loaded_bytes
+    @property
+    def _remedy(self) -> str:
+        if "--kv-bits" in self.remedies and (quantized := self.quantized) and quantized.fits:
+            return f"it fits with quantized caches: --kv-bits {HINTED_BITS}"
+        if "--max-context" in self.remedies and (context := self.largest_context) >= 512:
+            return f"a smaller context fits: --max-context {context}"
+        if "--drafter" in self.remedies and len(self.footprints) > 1:
+            return "try without the draft (--drafter none) or a smaller pair (specdec pairs)"
+        return "try a smaller model or a lower quantization"
 
 
 def footprint(checkpoint: Checkpoint, context_tokens: int, weight_bytes: int, model: CachedModel) -> Footprint:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from specdec_cli.core.errors import NotAvailable, UsageError
-from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, HEAD
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, DRAFTERS, HEAD, NONE
 from specdec_cli.core.request import (
     DEFAULT_K,
     DRAFT_CONTEXT,
@@ -169,6 +169,11 @@ class PairSpec:
     def of(cls, pair: Pair, drafter: str | None = None) -> PairSpec:
         """Of a pair as it is listed, drafted for by `drafter`, else as it says itself."""
         return cls(pair, drafter or pair.drafter or DEFAULT_DRAFTER)
+
+    def drafted_by(self, drafter: str | None) -> PairSpec:
+        """The same, for which `drafter` drafts; None: whoever does already."""
+        reason = "" if drafter == NONE.name else self.reason  # why it drafts as it does, and nobody is to draft
+        return replace(self, reason=reason, drafter=drafter or self.drafter)
 
     def reading(self, draft_context: DraftContext | None) -> PairSpec:
         """The same, of whose contexts the draft reads so many tokens; None: what the pair says. Raises: UsageError."""

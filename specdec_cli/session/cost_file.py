@@ -6,27 +6,22 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import cache
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import platformdirs
 
 from specdec_cli.core import jsonfile
 from specdec_cli.system.machine import low_power_mode, power_source
 
-# 4: a plain step's seconds are the mean of those in a row; before, a full queue shifted them from one to the next.
-# 5: under a constraint, too, the draft's clock is read before its verification is queued.
-# 6: what looks at drafting may cost adds up over processes.
-# 7: one rate of acceptance, and what trying may lose; no spells.
+# Of what is written: other versions are not read.
 SCHEMA = 7
 # Pairs, machines and context lengths of which something is kept; the least recently written go first.
 KEPT_ENTRIES = 64
 LOCK_SECONDS = 1.0
 # So long a power state is believed.
 POWER_SECONDS = 10.0
-T = TypeVar("T")
 
 Values = Mapping[str, Any]
 
@@ -69,50 +64,38 @@ def power_state() -> str:
     return power_source() + (", low power" if low_power_mode() else "")
 
 
-class Power:
-    """What this machine runs on, by `ask`: in a thread of its own, whose work is done in order, and rarely."""
-
-    def __init__(self, ask: Callable[[], str] = power_state, now: Callable[[], float] = time.monotonic) -> None:
-        self._ask, self._now, self._told = ask, now, ("", -POWER_SECONDS)
-        self._thread = ThreadPoolExecutor(1, "power")
-
-    def then(self, act: Callable[[str], T]) -> Future[T]:
-        """Do `act`, given the power, of not more than `POWER_SECONDS` ago; the process ends after it was done."""
-        return self._thread.submit(lambda: act(self._state()))
-
-    def _state(self) -> str:
-        if self._now() - self._told[1] >= POWER_SECONDS:
-            self._told = self._ask(), self._now()
-        return self._told[0]
-
-
 class CostsAtPower:
-    """The costs in `store` at the power of now: what was measured while that changed is not written.
+    """The costs in `store` at the power that `ask` tells now: what was measured while that changed is not written.
 
-    Whoever writes does not wait for the power, nor for the file.
+    A thread of its own asks, reads and writes, in order: whoever writes does not wait for the power, nor for the file.
+    The process ends after all was written.
     """
 
-    def __init__(self, store: CostStore, power: Power) -> None:
-        self._store, self._power = store, power
-        self._began = power.then(str)
+    def __init__(
+        self, store: CostStore, ask: Callable[[], str] = power_state, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._store, self._ask, self._now, self._told = store, ask, now, ("", -POWER_SECONDS)
+        self._thread = ThreadPoolExecutor(1, "costs")
+        self._began = self._thread.submit(self._power)
 
     def get(self, key: str, /) -> Values | None:
-        return self._power.then(lambda _: self._store.get(self._at(key))).result()
+        return self._thread.submit(lambda: self._store.get(self._at(key))).result()
 
     def __setitem__(self, key: str, values: Values, /) -> None:
-        self._power.then(lambda now: self._write(key, values) if now == self._began.result() else None)
+        self._thread.submit(self._write, key, values)
 
     def _write(self, key: str, values: Values) -> None:
-        self._store[self._at(key)] = values
+        if self._power() == self._began.result():
+            self._store[self._at(key)] = values
 
     def _at(self, key: str) -> str:
         return f"{key} · {self._began.result()}"
 
-
-@cache
-def power() -> Power:
-    """This machine's."""
-    return Power()
+    def _power(self) -> str:
+        """Of not more than `POWER_SECONDS` ago."""
+        if self._now() - self._told[1] >= POWER_SECONDS:
+            self._told = self._ask(), self._now()
+        return self._told[0]
 
 
 def cost_file() -> CostFile:

@@ -6,7 +6,6 @@ One is found by comparing the ids themselves. What is damaged is removed, and re
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -18,8 +17,10 @@ from threading import Event
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, untrusted
 from specdec_cli.core.format import size
+from specdec_cli.engine import device
 from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of, read_contents
 from specdec_cli.engine.cache.rollback import common_prefix
+from specdec_cli.pairs.limits import limit_bytes
 from specdec_cli.session.disk_entries import UNFINISHED, Entry, entries, entry_files, lost, remove, require_whole
 from specdec_cli.session.slot import Slot
 
@@ -80,12 +81,13 @@ class DiskCache:
     def write(self, fingerprint: str, slot: Slot, owner: str = "", waits: bool = False) -> bool:
         """Begin to write what `slot` holds; whether it was begun. One is written at a time: another `waits`, or is not.
 
-        `owner` is the chat that it belongs to, if any.
+        Nor is one whose bytes have no room in memory beside all else. `owner` is the chat that it belongs to, if any.
         """
         if self._writing and not (waits or self._writing.done()):
             return False
         self.finish()
-        if self._failed or not self._fits(slot.nbytes):
+        left_bytes = limit_bytes(device.usable_bytes()) - device.active_memory_bytes()
+        if self._failed or slot.nbytes > left_bytes or not self._fits(slot.nbytes):
             return False
         try:
             with untrusted(lost):
@@ -95,7 +97,7 @@ class DiskCache:
         except SpecdecError as error:
             self._fail(error.message)
             return False
-        if not self._fits(data.getbuffer().nbytes):  # what arrays of the slot share is written for each
+        if not self._fits(len(data)):  # what arrays of the slot share is written for each
             return False
         self._hurry.clear()
         self._writing = self._writer.submit(self._write, entry, data)
@@ -122,7 +124,7 @@ class DiskCache:
             self._failed = True
             self._tell(problem)
 
-    def _write(self, entry: Entry, data: io.BytesIO) -> str:
+    def _write(self, entry: Entry, data: bytearray) -> str:
         """In the writer's thread: all of it, or nothing; why nothing more is to be written, else empty."""
         try:
             # Another process is still writing, or removed them all: this one is left out.
@@ -132,8 +134,8 @@ class DiskCache:
                     try:
                         held = entries(self.folder, entry.fingerprint).items()
                         inside = {path for path, older in held if older.is_in(entry)}
-                        self._make_room(data.getbuffer().nbytes, inside)
-                        written = self._write_slowly(entry, data.getbuffer())
+                        self._make_room(len(data), inside)
+                        written = self._write_slowly(entry, memoryview(data))
                         for path in inside - {written}:  # not before: who is killed in between keeps them
                             remove(path)
                     finally:

@@ -80,8 +80,8 @@ def delete(paths: Sequence[Path]) -> dict[Path, str]:
     """
     remove_chats([path.stem for path in paths])
     stay = _unlinked(paths)
-    drafts = kept_folder().glob(".*.jsonl?*")
-    ours = (path for path in drafts if not path.with_name(path.name[1:].partition(".jsonl")[0] + ".jsonl").exists())
+    drafts = kept_folder().glob("*.jsonl?*")
+    ours = (path for path in drafts if not path.with_name(path.name.partition(".jsonl")[0] + ".jsonl").exists())
     return stay | _unlinked(ours)
 
 

@@ -25,10 +25,10 @@ from specdec_cli.engine.translated import TranslatedModel
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import DraftHead, Notify, PairFiles, find, unheard
 from specdec_cli.pairs.fingerprint import fingerprints
-from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.fit import REMEDIES, Fit
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
-from specdec_cli.session.cost_file import CostsAtPower, CostStore, power
+from specdec_cli.session.cost_file import CostsAtPower, CostStore
 from specdec_cli.session.disk_entries import fingerprint
 from specdec_cli.session.ready import parts_read, prove, warming
 from specdec_cli.session.session import LoadedPair
@@ -45,7 +45,8 @@ class Wishes:
 
     `kv_bits` quantizes the KV caches of both. With `reserve_tokens` it is refused if it does not fit with caches that
     long. The kernels of `request`, or of one by the target's defaults, are compiled beside the reading. `costs`
-    remembers costs from run to run. `tell` hears of a head that does not draft, `report` how far the loading is.
+    remembers costs from run to run. `tell` hears of a head that does not draft, `report` how far the loading is. A
+    refusal names no options but `remedies`.
     """
 
     reserve_tokens: int | None = None
@@ -55,6 +56,7 @@ class Wishes:
     tell: Notify = unheard
     report: OnStep = unseen
     clock: Clock = time.perf_counter
+    remedies: frozenset[str] = REMEDIES
 
     def __post_init__(self) -> None:
         """Raises: UsageError."""
@@ -100,7 +102,7 @@ def load_files(files: PairFiles, wishes: Wishes) -> LoadedPair:
     """The pair in `files`: its kernels are compiled while it opens, and its head is proved. Raises: as `load_spec`."""
     request, tell = wishes.request or Request(), wishes.tell
     with warming(files, request, tell):
-        fit = Fit.of(files, wishes.kv_bits).require(wishes.reserve_tokens, tell)
+        fit = Fit.of(files, wishes.kv_bits, wishes.remedies).require(wishes.reserve_tokens, tell)
         loaded = open_pair(fit, wishes)
     if isinstance(fit.files.draft, DraftHead):
         loaded = prove(loaded, fit.files.draft, tell, wishes.report)
@@ -121,7 +123,7 @@ def open_pair(fit: Fit, wishes: Wishes) -> LoadedPair:
     device.wire(0)
     read = parts_read(wishes.report, [part.weight_bytes for part in fit.footprints[: 1 + len(drafts)]])
     loaded = load_weights(target, fit.kv_bits, next(read))
-    kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs, power())
+    kept: CostStore = {} if wishes.costs is None or device.is_virtual() else CostsAtPower(wishes.costs)
     threads = fit_threads(loaded, kept, alone=target.group is None)
     began = clock()
     draft = as_draft(files, load_weights(drafts[0], fit.kv_bits, next(read)), loaded) if drafts else None

@@ -181,9 +181,14 @@ class LoadedPair:
         """
         return conversation_tokens(self.tokenizer, self.names[0], messages, values, tools)
 
-    def tool_calls(self, text: str, tools: Sequence[Mapping[str, Any]] = ()) -> tuple[str, list[ToolCall]]:
-        """(the answer without its calls, the calls) by the model's own parser. Raises: UsageError if it has none."""
-        return self.tokenizer.tool_calls(text, tools)
+    def tool_calls(
+        self, text: str, tools: Sequence[Mapping[str, Any]] = (), cut: bool = False
+    ) -> tuple[str, list[ToolCall]]:
+        """(the answer without its calls, the calls) by the model's own parser; `cut`: the model did not end the answer.
+
+        Raises: UsageError if it has none.
+        """
+        return self.tokenizer.tool_calls(text, tools, cut)
 
 
 def sampling_of(generation_config: Mapping[str, Any], request: Request) -> Sampling:

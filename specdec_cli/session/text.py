@@ -82,14 +82,14 @@ class Writer:
 
     def write(self, round: Round) -> RoundDone:
         """The round with its text; cut after the token that completed a stop string or a loop."""
-        text, kept = "", 0
+        text, texts = "", list[str]()
         for token in round.emitted:
-            kept += 1
+            texts.append("")
             if token in self._ends:
                 self.stopped = "stop"
                 break
             self._tokens.append(token)
-            shown = self._stream.step(token)
+            texts[-1] = shown = self._stream.step(token)
             if len(self._tokens) > self._least:
                 shown, self._silent = self._stops.feed(shown)
             text += shown
@@ -100,9 +100,9 @@ class Writer:
                 self.stopped = "repetition"
                 break
         self._texts.append(text)
-        pieces = tuple(map(self._tokenizer.piece, round.draft))
-        cut = replace(round, emitted=round.emitted[:kept], logprobs=round.logprobs[:kept])
-        return RoundDone(round=cut, pieces=pieces, next_piece=self._tokenizer.piece(round.next), text=text)
+        pieces, next_piece = tuple(map(self._tokenizer.piece, round.draft)), self._tokenizer.piece(round.next)
+        cut = replace(round, emitted=round.emitted[: len(texts)], logprobs=round.logprobs[: len(texts)])
+        return RoundDone(round=cut, pieces=pieces, next_piece=next_piece, text=text, texts=tuple(texts))
 
     def finish(self, reason: FinishReason, stats: Stats, complete: bool | None = None) -> Finish:
         """The end of the reply; what was held back for a stop string or a character comes as `text_tail`."""

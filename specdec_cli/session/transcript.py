@@ -6,11 +6,9 @@ The first line is the header; every further one is a message. An answer's line a
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import shlex
 import stat
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -42,22 +40,15 @@ class Transcript:
 
 
 def save(path: Path, transcript: Transcript) -> None:
-    """Writes a temporary file, readable only by its owner, and renames it to `path`.
+    """Replaces what `path` holds as a whole; a new file is readable only by its owner.
 
     Raises: UsageError if `path` holds anything but this conversation, SpecdecError if it cannot be written.
     """
     lines = [{"transcript": VERSION, "id": transcript.id, **transcript.header}, *_lines(transcript.conversation)]
-    draft = None
     try:
         _require_ours(path, transcript.id)
-        real = path.resolve()
-        descriptor, draft = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}")  # of mode 0600
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in lines)
-        Path(draft).replace(real)
+        jsonfile.replace_text(path.resolve(), "".join(json.dumps(line) + "\n" for line in lines))
     except OSError as error:
-        if draft is not None:
-            Path(draft).unlink(missing_ok=True)
         told = f"{path} cannot be written: {error.strerror}"
         raise not_written(error, told, "save it elsewhere: /save FILE") from error
 

@@ -26,7 +26,7 @@ from specdec_cli.core.errors import UsageError
 
 VARIABLE = "SPECDEC_BLAS"
 REFERENCE = "mlx's reference BLAS"
-INSTALL = "apt install libopenblas0, or pip install 'specdec-cli[fast]'"
+INSTALL = "apt install libopenblas0, or in a checkout: pip install '.[fast]'"
 # MKL first, the fastest on a Xeon; then the commonest. Fedora's OpenBLAS with threads has a name of its own.
 LIBRARIES = ("libmkl_rt.so.3", "libmkl_rt.so.2", "libopenblasp.so.0", "libopenblas.so.0", "libblis.so.4")
 THREADS = ("MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from rich.text import Text
 
 from specdec_cli.core.errors import SpecdecError, UsageError, not_written
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start, to_dict
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.panel.live import PanelDisplay
 from specdec_cli.terminal.panel.rounds import RoundRows
@@ -25,76 +25,19 @@ from specdec_cli.terminal.summary import Closing, ErrorLike, columns, error_line
 from specdec_cli.terminal.terminal import can_draw, is_terminal, make_console, print_words, safe, same_terminal
 from specdec_cli.terminal.writer import AnswerWriter
 
-
-class Display(Protocol):
-    """Shows replies one after another, each from Start to Finish or Failure."""
-
-    def handle(self, event: Event) -> None:
-        """Shows one event. Raises: OSError for a closed pipe (BrokenPipeError) or a full disk."""
-
-    def close(self) -> None:
-        """Restores the terminal, also during a reply. A second call changes nothing; a closed stream never raises."""
+OnEvent = Callable[[Event], None]
+"""Shows one event. Raises: OSError for a closed pipe (BrokenPipeError) or a full disk."""
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What is shown of replies, as the command line's options name it."""
-
-    json: bool = False
-    panel: bool | None = None
-    colour_answer: bool = True
-    rounds: bool = False
-    quiet: bool = False
-    verbose: bool = False
-    plain: bool = False
-    trace: Path | None = None
-
-    def is_watched(self, err: TextIO) -> bool:
-        """Whether a person sees the closing lines on `err`."""
-        return not (self.quiet or self.json) and is_terminal(err)
-
-
-class Tee:
-    """Several displays as one, for `--trace`."""
-
-    def __init__(self, displays: Sequence[Display]) -> None:
-        self._displays = tuple(displays)
-
-    def handle(self, event: Event) -> None:
-        """Gives the event to each display, in order."""
-        for display in self._displays:
-            display.handle(event)
-
-    def close(self) -> None:
-        """Closes all displays, the last one first, even if closing one raises."""
-        with ExitStack() as stack:
-            for display in self._displays:
-                stack.callback(display.close)
-
-
-class JsonlDisplay:
-    """Writes each event as one line of JSON. The caller closes the stream."""
-
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
-
-    def handle(self, event: Event) -> None:
-        """Writes and flushes one line, so that a reader of the pipe gets each round at once."""
-        print_event(self._out, event)
-
-    def close(self) -> None:
-        """Nothing to do: every line was flushed."""
-
-
-class TraceDisplay(JsonlDisplay):
-    """Writes the events into the file of --trace. A trace that cannot be written ends, and the reply goes on."""
+class TraceFile:
+    """The events in the file of --trace. A trace that cannot be written ends, and the reply goes on."""
 
     def __init__(self, path: Path) -> None:
         """Raises: UsageError if the file cannot be opened."""
         self._path = path
         self.failure: SpecdecError | None = None
         try:
-            super().__init__(path.open("w", encoding="utf-8"))
+            self._file = path.open("w", encoding="utf-8")
         except OSError as error:
             hint = "name a file in a folder that exists and can be written to"
             raise UsageError(f"--trace {path} cannot be written: {error.strerror}", hint) from error
@@ -104,7 +47,7 @@ class TraceDisplay(JsonlDisplay):
         if self.failure is not None:
             return
         try:
-            super().handle(event)
+            print_event(self._file, event)
         except OSError as error:
             hint = "the answer itself is whole; name a file on another disk: --trace FILE"
             told = f"--trace {self._path} ends here, it cannot be written: {error.strerror}"
@@ -113,24 +56,22 @@ class TraceDisplay(JsonlDisplay):
     def close(self) -> None:
         """Closes the file."""
         with suppress(OSError):  # what could not be written before fails again
-            self._out.close()
+            self._file.close()
 
 
-class RoundLines:
-    """`--rounds`: each round as one line on `err`, append-only, every token whole."""
+def round_lines(err: TextIO, plain: bool) -> OnEvent:
+    """`--rounds`: each round at once as one line on `err`, append-only, every token whole."""
+    console = make_console(err, plain=plain)
+    rows: RoundRows
 
-    def __init__(self, err: TextIO, plain: bool) -> None:
-        self._console = make_console(err, plain=plain)
-
-    def handle(self, event: Event) -> None:
-        """A round's line at once."""
+    def show(event: Event) -> None:
+        nonlocal rows
         if isinstance(event, Start):
-            self._rows = RoundRows(event, cut=False)
+            rows = RoundRows(event, cut=False)
         elif isinstance(event, RoundDone):
-            print_lines(self._console, [self._rows.row(event)], None)
+            print_lines(console, [rows.row(event)], None)
 
-    def close(self) -> None:
-        """Nothing to do: every line was printed."""
+    return show
 
 
 class PlainDisplay:
@@ -140,32 +81,31 @@ class PlainDisplay:
         self,
         out: TextIO,
         err: TextIO,
+        look: Look = Look(),  # noqa: B008 - frozen
         *,
-        plain: bool = False,
         answer: AnswerWriter | None = None,
-        rounds: bool = False,
-        closing: Closing | None = summary,
+        closing: Closing = summary,
     ) -> None:
-        """`plain` keeps control codes and colour out of the `closing` lines; `answer` replaces the usual writer.
+        """`answer` replaces the usual writer.
 
-        `rounds` prints every round on `err`; where that is the terminal of `out`, the answer comes behind them, whole.
+        Where rounds are printed on the terminal of `out`, the answer comes behind them, whole.
         """
         self._answer = answer or AnswerWriter(out)
-        self._console = make_console(err, plain=plain)
-        self._folds, self._closing = is_terminal(err), closing
-        self._lines = RoundLines(err, plain) if rounds else None
-        self._waits, self._held = rounds and same_terminal(out, err), ""
+        self._console = make_console(err, plain=look.plain)
+        self._folds, self._closing = is_terminal(err), None if look.quiet else closing
+        self._show_round = round_lines(err, look.plain) if look.rounds else None
+        self._waits, self._held = look.rounds and same_terminal(out, err), ""
         self._start: Start | None = None
         self._prefill: Prefill | None = None
-        self._reading = StatusLine(err, READING, shown=closing is not None, plain=plain)
+        self._reading = StatusLine(err, READING, shown=not look.quiet, plain=look.plain)
         self._open = ExitStack()
 
     def handle(self, event: Event) -> None:
         """Streams a round's text; at the end of the reply adds a newline and the closing lines."""
         if not isinstance(event, Start | Reading | Prefill):
             self._open.close()
-        if self._lines:
-            self._lines.handle(event)
+        if self._show_round:
+            self._show_round(event)
         match event:
             case Start():
                 self._start = event
@@ -203,6 +143,7 @@ class PlainDisplay:
         self._answer.end()
 
 
+@contextmanager
 def display_of(
     out: TextIO,
     err: TextIO,
@@ -210,44 +151,53 @@ def display_of(
     *,
     name: str,
     closing: Closing,
+    trace: TraceFile | None = None,
     stays: bool = True,
     make_rows: Callable[[], AnswerRows] = AnswerRows,
     answer: AnswerWriter | None = None,
-) -> Display:
-    """The display for this look and these streams; the panel needs an `err` that can draw it.
+) -> Iterator[OnEvent]:
+    """What shows replies of the pair `name` one after another, each from Start to Finish or Failure, for this look and
+    these streams; the panel needs an `err` that can draw it. On exit the terminal is restored, also amid a reply.
 
-    `answer` writes the answer where there is no panel, and the other arguments are those of `PanelDisplay`.
+    `trace` gets every event, too. `answer` writes the answer where there is no panel, and the other arguments are
+    those of `PanelDisplay`.
     """
-    if look.json:
-        lines = JsonlDisplay(out)
-        return Tee([lines, RoundLines(err, look.plain)]) if look.rounds else lines
-    if look.panel is False or look.quiet or look.plain or not can_draw(err):
-        plain = partial(
-            PlainDisplay, out, err, plain=look.plain, answer=answer, closing=None if look.quiet else closing
-        )
-        return plain(rounds=look.rounds)
-    panel = partial(PanelDisplay, out, err, name=name, closing=closing, colour_answer=look.colour_answer)
-    return panel(make_rows=make_rows, stays=stays, rounds=look.rounds)
+    shows: list[OnEvent]
+    with ExitStack() as stack:
+        if look.json:
+            shows = [partial(print_event, out), *([round_lines(err, look.plain)] if look.rounds else ())]
+        else:
+            display: PlainDisplay | PanelDisplay
+            if look.panel is False or look.quiet or look.plain or not can_draw(err):
+                display = PlainDisplay(out, err, look, answer=answer, closing=closing)
+            else:
+                display = PanelDisplay(out, err, look, name=name, make_rows=make_rows, stays=stays, closing=closing)
+            stack.callback(display.close)
+            shows = [display.handle]
+        if trace:
+            shows.append(trace.handle)
+
+        def show(event: Event) -> None:
+            for each in shows:
+                each(event)
+
+        yield show
 
 
 @contextmanager
-def open_display(out: TextIO, err: TextIO, look: Look, name: str) -> Iterator[Display]:
-    """The display of one reply of the pair `name`, closed on exit.
+def open_display(out: TextIO, err: TextIO, look: Look, name: str) -> Iterator[OnEvent]:
+    """What shows replies of the pair `name`; the trace file is its own.
 
     Raises: UsageError if the trace file cannot be opened; on leaving, SpecdecError if not all of it could be written.
     """
-    with ExitStack() as stack:
-        closing = partial(summary, verbose=look.verbose)
-        display = display_of(out, err, look, name=name, closing=closing)
-        stack.callback(display.close)
-        if look.trace is None:
-            yield display
-            return
-        traced = TraceDisplay(look.trace)
-        stack.callback(traced.close)
-        yield Tee([display, traced])
-    if traced.failure is not None:
-        raise traced.failure
+    said = partial(summary, verbose=look.verbose)
+    with (
+        closing(TraceFile(look.trace)) if look.trace else nullcontext() as trace,
+        display_of(out, err, look, name=name, closing=said, trace=trace) as show,
+    ):
+        yield show
+    if trace and trace.failure:
+        raise trace.failure
 
 
 def print_notice(err: TextIO, sentence: str, plain: bool) -> None:
@@ -283,7 +233,7 @@ def print_json(out: TextIO, value: object) -> None:
 
 
 def print_event(out: TextIO, event: Event) -> None:
-    """A line of JSON. Raises: OSError as `Display.handle`."""
+    """A line of JSON, flushed, so that a reader of the pipe gets each round at once. Raises: OSError as `OnEvent`."""
     # ASCII: otherwise json writes DEL, C1 and U+2028 as they are, and a lone surrogate cannot be written.
     out.write(json.dumps(to_dict(event), ensure_ascii=True) + "\n")
     out.flush()

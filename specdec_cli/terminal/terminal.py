@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import selectors
 import unicodedata
 from typing import IO, Final, TextIO
 
@@ -145,6 +146,16 @@ def is_terminal(stream: IO[str]) -> bool:
         return stream.isatty()
     except ValueError:  # closed
         return False
+
+
+def can_be_awaited(stream: IO[str]) -> bool:
+    """Whether a loop of events can wait for keys of this terminal: kqueue, which is macOS's, refuses some."""
+    try:
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(stream, selectors.EVENT_READ)
+    except OSError:
+        return False
+    return True
 
 
 def can_draw(stream: TextIO) -> bool:

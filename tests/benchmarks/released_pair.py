@@ -2,10 +2,9 @@
 
 Qwen2.5-Coder-1.5B-Instruct with its 0.5B, dequantised from Q4_K_M to float32 (`tests/real/released.py`; 1.4 GB once).
 Prompts are the shortest bundled ones of each kind, in the chat template. Each is answered in every way before the
-next, in an order that turns, in one process; the prompt is the unit. Seconds are those of the whole answer, reading
-the prompt included. Greedy answers are compared token for token. Acceptance by position is counted at K = 3; it does
-not depend on the machine, and what it predicts at published costs of rows is printed beside it. `--parts acceptance`
-counts it for the weights that mlx-lm's 4-bit conversion leaves.
+next, in an order that turns, in one process; the prompt is the unit, and the ways are those of `ways.py`. Acceptance by
+position is counted at K = 3; it does not depend on the machine, and what it predicts at published costs of rows is
+printed beside it. `--parts acceptance` counts it for the weights that mlx-lm's 4-bit conversion leaves.
 """
 
 # ruff: noqa: E402 - mlx takes the BLAS that is loaded before it
@@ -24,10 +23,8 @@ from specdec_cli.system import blas
 
 BLAS = blas.load() or "its own BLAS"  # before mlx is imported
 
-import mlx.core as mx
-from mlx_lm.generate import generate_step, speculative_generate_step
-from mlx_lm.sample_utils import make_sampler
 from paired import Ratio, environment, interleaved
+from ways import Ways
 
 import specdec_cli as specdec
 from fakes.machine import CURVES, Machine
@@ -46,72 +43,27 @@ def prompts(kind, count):
     return [(prompt.name, prompt.text) for prompt in shortest]
 
 
-class Ways:
-    """Every way to answer, with the same two networks."""
+def answers(ways, temperature, names):
+    """Plain decoding, and the ways of these names."""
+    every = {
+        "plain": ways.plain(temperature),
+        "mlx-lm K = 3": ways.mlx_lm(3, temperature),
+        "K = 0": ways.ours(temperature, k=0),
+        "K = 2": ways.ours(temperature, k=2, drafter="model"),
+        "K = 3": ways.ours(temperature, k=3, drafter="model"),
+        "auto, model alone": ways.ours(temperature, k="auto", drafter="model"),
+        "defaults": ways.ours(temperature),
+    }
+    return {name: every[name] for name in ("plain", *names)}
 
-    def __init__(self, target, draft, tokens, names=WAYS):
-        self.pair, self.tokens, self.said = specdec.load(target=str(target), draft=str(draft)), tokens, {}
-        self.names = ("plain", *names)
+
+class Positions:
+    """[accepted, judged] by position: a token is judged where those before it were accepted."""
+
+    def __init__(self):
         self.judged = [[0, 0] for _ in range(POSITIONS)]
-        slot = self.pair.session().slot
-        self.networks = [one.network.module for one in (slot.target, slot.draft)]
-
-    def all(self, temperature):
-        every = {
-            "plain": self.theirs(None, temperature),
-            "mlx-lm K = 3": self.theirs(3, temperature),
-            "K = 0": self.ours(temperature, k=0),
-            "K = 2": self.ours(temperature, k=2, drafter="model"),
-            "K = 3": self.ours(temperature, k=3, drafter="model"),
-            "auto, model alone": self.ours(temperature, k="auto", drafter="model"),
-            "defaults": self.ours(temperature),
-        }
-        return {name: every[name] for name in self.names}
-
-    def warm_up(self, temperature):
-        """A few tokens in every way, discarded."""
-        tokens, self.tokens = self.tokens, 6
-        for way in self.all(temperature).values():
-            way("Say hello.")
-        self.tokens, self.judged = tokens, [[0, 0] for _ in range(POSITIONS)]
-
-    def theirs(self, k, temperature):
-        """mlx-lm's own loops."""
-
-        def answer(text):
-            mx.random.seed(0)
-            ids = mx.array(self.pair.chat_tokens(text))
-            sampler = make_sampler(temp=temperature) if temperature else None
-            more = {"max_tokens": self.tokens, "sampler": sampler}
-            began, said = time.perf_counter(), []
-            if k is None:
-                steps = generate_step(ids, self.networks[0], **more)
-            else:
-                steps = speculative_generate_step(ids, *self.networks, num_draft_tokens=k, **more)
-            for token, *_ in steps:
-                said.append(int(token))
-                if said[-1] in self.pair.tokenizer.stop_tokens:
-                    break
-            return self.took(began, text, said, temperature)
-
-        return answer
-
-    def ours(self, temperature, **options):
-        def answer(text):
-            session = self.pair.session()
-            ids = session.pair.chat_tokens(text)
-            settings = {"temperature": temperature, "top_p": 1.0, "top_k": 0, "repetition_penalty": 1.0, "seed": None}
-            began = time.perf_counter()
-            events = list(session.reply(ids, max_tokens=self.tokens, **settings, **options))
-            rounds = [event.round for event in events if event.event == "round"]
-            if not temperature and options.get("k") == POSITIONS:
-                self.count(rounds)
-            return self.took(began, text, [token for one in rounds for token in one.emitted], temperature)
-
-        return answer
 
     def count(self, rounds):
-        """[accepted, judged] by position: a token is judged where those before it were accepted."""
         for one in rounds:
             for place in range(min(one.accepted + 1, len(one.draft))):
                 self.judged[place][1] += 1
@@ -122,31 +74,34 @@ class Ways:
         shown = ", ".join(f"{rate:.2f} ({every})" for rate, (_, every) in zip(rates, self.judged, strict=True))
         print(f"{weights}, {name}: accepted by position, of so many judged: {shown}")
         print(f"   predicted: {'; '.join(predicted(rates))}", flush=True)
-        self.judged = [[0, 0] for _ in range(POSITIONS)]
 
-    def took(self, began, text, said, temperature):
-        """Seconds a token; greedy answers are compared."""
-        seconds = time.perf_counter() - began
-        if not temperature and self.said.setdefault(text, said) != said:
-            print(f"  answers differ after {text[:40]!r}: a near-tie, or a fault", flush=True)
-        return seconds / len(said)
+
+def loaded(target, draft, tokens):
+    return Ways(specdec.load(target=str(target), draft=str(draft)), tokens)
 
 
 def speed(args):
     """Speed over mlx-lm's plain decoding, whole answers."""
-    ways = Ways(released.qwen(), released.qwen_draft(), args.tokens, args.ways)
+    ways = loaded(released.qwen(), released.qwen_draft(), args.tokens)
     print("| text | temperature | " + " | ".join(args.ways) + " |\n|" + "---|" * (len(args.ways) + 2))
-    for temperature, count in ((0.0, args.prompts), (1.0, args.sampled)):
-        if not count:
+    for temperature, number in ((0.0, args.prompts), (1.0, args.sampled)):
+        if not number:
             continue
-        ways.warm_up(temperature)
-        everything = {way: [] for way in ways.names}
+        chosen = answers(ways, temperature, args.ways)
+        ways.warm_up(chosen.values(), ways.pair.chat_tokens("Say hello."))
+        everything = {way: [] for way in chosen}
         for kind, name in KINDS.items():
-            units = [text for _, text in prompts(kind, count)]
-            found = interleaved(ways.all(temperature), units)
+            positions = Positions()
+
+            def note(_, way, positions=positions):
+                if way == "K = 3":
+                    positions.count(ways.rounds)
+
+            units = [ways.pair.chat_tokens(text) for _, text in prompts(kind, number)]
+            found = interleaved(chosen, units, note)
             row(name, temperature, found)
             if not temperature:
-                ways.report("float32", name)
+                positions.report("float32", name)
             for way, seconds in found.items():
                 everything[way] += seconds
         row("all", temperature, everything)
@@ -161,12 +116,14 @@ def row(name, temperature, found):
 
 def acceptance(args):
     """Accepted by position with the weights that 4 bits leave, and what that predicts at published costs of rows."""
-    ways = Ways(*(released.through_four_bits(made()) for made in (released.qwen, released.qwen_draft)), args.tokens)
-    answer = ways.ours(0.0, k=POSITIONS, drafter="model")
+    ways = loaded(*(released.through_four_bits(made()) for made in (released.qwen, released.qwen_draft)), args.tokens)
+    answer = ways.ours(k=POSITIONS, drafter="model")
     for kind, name in KINDS.items():
+        positions = Positions()
         for _, text in prompts(kind, args.prompts):
-            answer(text)
-        ways.report("4 bits", name)
+            answer(ways.pair.chat_tokens(text))
+            positions.count(ways.rounds)
+        positions.report("4 bits", name)
 
 
 def predicted(rates, draft_step=0.35):

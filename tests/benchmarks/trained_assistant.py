@@ -2,18 +2,16 @@
 
 A target of six layers (windows of 32, the last three share keys and values) learns the bytes of this repository's text;
 an assistant learns what that target says, by the loop of `specdec tune`. Both are kept in FOLDER, and loaded from it as
-the product loads them. Counted on files that neither has seen: tokens accepted by position at K = 3, and the seconds of
-`auto` and of K = 3 over those of plain decoding, in turns, in one process; and the same for an assistant that was never
+the product loads them. Counted on files that neither has seen: tokens accepted by position at K = 3, and the speed of
+`auto` and of K = 3 over K = 0, in turns, in one process (`ways.py`); and the same for an assistant that was never
 trained, which guesses nothing. With `--width` both are that wide and never trained: steps of tens of milliseconds,
-where the host's own time does not decide. Greedy answers are compared token for token.
+where the host's own time does not decide. Greedy answers must be equal.
 """
 
 # ruff: noqa: E402 - mlx takes the BLAS that is loaded before it
 import argparse
 import sys
-import time
 from pathlib import Path
-from statistics import median
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
@@ -28,14 +26,14 @@ import mlx.optimizers as optim
 import numpy as np
 from mlx.utils import tree_flatten
 from mlx_lm.models import gemma4
+from paired import Ratio, interleaved
+from ways import Ways
 
 from fakes.chat import BYTES
 from fakes.gemma import config_over
 from fakes.models import byte_tokenizer, write_tokenizer
 from fakes.raw_gemma import FULL, SLIDING, TEXTS
 from fakes.raw_qwen import write_checkpoint
-from specdec_cli.core.events import RoundDone
-from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.engine.heads.assistant import ASSISTANT_BUILD
 from specdec_cli.engine.heads.cached_head import CachedHead, Head
@@ -134,34 +132,23 @@ def trained_assistant(target, data, steps, folder):
     student.save(folder)
 
 
-def answered(session, prompt, k, tokens, drafter="model"):
-    """(seconds, tokens, rounds)."""
-    began = time.perf_counter()
-    events = session.reply(prompt, Request(max_tokens=tokens, k=k, drafter=drafter))
-    rounds = [event.round for event in events if isinstance(event, RoundDone)]
-    return time.perf_counter() - began, [token for round in rounds for token in round.emitted], rounds
-
-
 def compared(pair, prompts, tokens):
-    """Prints acceptance by position, and seconds over plain ones."""
-    seconds, drafted, accepted = {k: [] for k in (0, K, "auto")}, np.zeros(K), np.zeros(K)
-    for turn, prompt in enumerate(prompts):
-        said, ways = {}, list(seconds)
-        for k in ways[turn % 3 :] + ways[: turn % 3]:
-            session = pair.session()
-            answered(session, prompt[:40], k, 4)
-            took, said[k], rounds = answered(session, prompt, k, tokens)
-            seconds[k].append(took)
-            for round in rounds if k == K else ():
-                drafted[: len(round.draft)] += 1
-                accepted[: round.accepted] += 1
-        assert said[0] == said[K] == said["auto"], prompt
+    """Prints acceptance by position, and speed over plain decoding."""
+    ways, drafted, accepted = Ways(pair, tokens), np.zeros(K), np.zeros(K)
+    answers = {k: ways.ours(k=k, drafter="model") for k in (0, K, "auto")}
+    ways.warm_up(answers.values(), prompts[0][:40])
+
+    def note(_, k):
+        for round in ways.rounds if k == K else ():
+            drafted[: len(round.draft)] += 1
+            accepted[: round.accepted] += 1
+
+    seconds = interleaved(answers, prompts, note)
+    assert not ways.differed, ways.differed
     rates = " ".join(f"{100 * a / d:.0f}" for a, d in zip(accepted, drafted, strict=True))
     print(f"accepted by position {rates} % of {drafted.astype(int).tolist()}")
     for k in (K, "auto"):
-        ratios = sorted(plain / other for plain, other in zip(seconds[0], seconds[k], strict=True))
-        spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
-        print(f"K = {k}: {median(ratios):.2f} x plain in the median of {len(ratios)} ({spread})")
+        print(f"K = {k}: {Ratio(seconds[0], seconds[k])} x plain, of {len(prompts)}")
 
 
 def main():

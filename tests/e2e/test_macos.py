@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.terminal import Terminal
 from macos.stand_in import FOLDER, STARTS
 
 ROOT = Path(__file__).parents[2]
@@ -99,3 +100,13 @@ def test_twenty_replies_ask_for_the_power_once_in_ten_seconds(tmp_path):
     asked = starts.read_text().splitlines().count("pmset -g batt")
     seconds = sum(event["stats"]["total_seconds"] for event in finished)
     assert len(finished) == 20 and 1 <= asked <= 2 + seconds / 10
+
+
+def test_a_chat_on_a_terminal_that_no_kqueue_waits_for_reads_lines_instead_of_ending(tmp_path):
+    """`specdec chat </dev/tty` ended at once, silently and with exit code 0, and so did `run` without a prompt."""
+    reads = 'exec "$0" -m specdec_cli chat -p demo -n 8 </dev/tty'
+    paths = os.pathsep.join([str(STAND_IN), str(ROOT)])
+    chat = Terminal(tmp_path, program=("sh", "-c", reads, sys.executable), PYTHONPATH=paths)
+    chat.wait("/help").type("def f(a):\r")
+    chat.wait("stopped at --max-tokens 8").type("\x04")
+    assert chat.end()[0] == 0

@@ -143,7 +143,7 @@ class Simulated:
         steps, rounds = self.steps(arm, prompt, tokens)
         prefill, seconds = self._spend(self.prefill_steps), self._spend(steps)
         full = arm.k != "auto" and arm.k and any(d == arm.k for d, _ in rounds)
-        step, places = seconds / steps, range(max(d for d, _ in rounds))
+        step = seconds / steps
         return Sample(
             *(arm, prompt.id, "confirm", 0.0, 50, tokens, len(rounds) + 1, prefill, prefill, seconds, "length"),
             draft_n=sum(d for d, _ in rounds),
@@ -154,8 +154,6 @@ class Simulated:
             peak_memory_bytes=5_000_000_000 + 700_000_000 * (arm.k != 0),
             round_draft_seconds=arm.k * self.machine.draft_step * step if full else None,
             round_verify_seconds=self.machine.rows(arm.k + 1) * step if full else None,
-            drafted_at=tuple(sum(d > j for d, _ in rounds) for j in places),
-            accepted_at=tuple(sum(a > j for _, a in rounds) for j in places),
         )
 
 

@@ -25,6 +25,7 @@ from fakes.terminal import Terminal
 from golden.masks import LIVE, WIDTHS, mask, mask_race
 from golden.record import DATA, agree, require_same
 from specdec_cli.core.events import to_dict
+from specdec_cli.pairs import catalog
 
 HERE = Path(__file__).parent
 TRACE = DATA / "answer.jsonl"
@@ -48,8 +49,10 @@ def said(command, line, home):
 
 
 @pytest.mark.slow
-def test_helps_answers_and_refusals_are_as_recorded(tmp_path, monkeypatch, capsys):
+def test_helps_answers_and_refusals_are_as_recorded(tmp_path, monkeypatch, capsys, device_says):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(catalog, "physical_bytes", lambda: 16 << 30)  # which pairs fit, and the one that is recommended
+    device_says(working_set_bytes=None)
     command = Command(tmp_path, monkeypatch, capsys)
     lines = (HERE / "commands.txt").read_text("utf-8").splitlines()
     items = {line: said(command, line, tmp_path) for line in lines}

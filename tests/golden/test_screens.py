@@ -31,7 +31,8 @@ from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
 from specdec_cli.models.vocab import VocabVerdict
 from specdec_cli.pairs.pair import Pair, PairRow
-from specdec_cli.terminal.display import Look, open_display
+from specdec_cli.terminal.display import open_display
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.panel.frame import LOWEST, render
 from specdec_cli.terminal.panel.rounds import round_rows
 from specdec_cli.terminal.summary import summary
@@ -113,9 +114,9 @@ def rounds(*done, start=START) -> Screen:
     """What `--rounds` prints of them into a pipe."""
 
     def show(out: io.StringIO) -> None:
-        with open_display(io.StringIO(), out, Look(rounds=True), "demo") as display:
+        with open_display(io.StringIO(), out, Look(rounds=True), "demo") as show:
             for event in (start, *done):
-                display.handle(event)
+                show(event)
 
     return show
 

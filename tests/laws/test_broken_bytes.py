@@ -402,7 +402,7 @@ def everything(tiny_pair, tmp_path_factory):
         slot = first.fresh()
         found = DiskCache(path.parent, 10**9).restore("print", slot, [*IDS, 9])
         assert found == len(slot.tokens) and (found or not path.exists())
-        return (list(slot.tokens), as_bytes(parts_of(slot.contents())[1], {}).getvalue()) if found else None
+        return (list(slot.tokens), bytes(as_bytes(parts_of(slot.contents())[1], {}))) if found else None
 
     def used(path):
         require_bound(path.parent, *models)

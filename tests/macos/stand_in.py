@@ -2,7 +2,8 @@
 
 `PYTHONPATH=tests/macos python -m pytest -m macos`. It takes away the names that typeshed marks as Linux's, the folders
 of Linux's kernel, its libraries and its variables for threads; file names know no case and are listed decomposed (NFD);
-the programs that the product starts on a Mac are there, say what a Mac's said, and note each start in `STARTS`.
+the programs that the product starts on a Mac are there, say what a Mac's said, and note each start in `STARTS`; no loop
+of events waits for /dev/tty, as kqueue does not.
 Other libraries are told "linux", as their code for macOS needs macOS.
 """
 
@@ -52,6 +53,7 @@ def begin() -> None:
     import tempfile
 
     tell()
+    refuse_to_wait_for_the_terminal()
     FileSystem(Path(tempfile.gettempdir()).resolve()).stand_in()
     sys.addaudithook(_refuse_libraries)
 
@@ -167,6 +169,21 @@ def _saying(original: Callable[..., Any], said: Any) -> Callable[..., Any]:
         return said if _is_told() else original(*args, **kwargs)
 
     return say
+
+
+def refuse_to_wait_for_the_terminal() -> None:
+    """`/dev/tty` is what kqueue answers EINVAL for; `select` waits for it."""
+    import selectors
+
+    register = selectors.DefaultSelector.register
+
+    def refuse(self: Any, fileobj: Any, events: int, data: Any = None) -> Any:
+        descriptor = fileobj if isinstance(fileobj, int) else fileobj.fileno()
+        if os.fstat(descriptor).st_rdev == os.makedev(5, 0):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        return register(self, fileobj, events, data)
+
+    selectors.DefaultSelector.register = refuse  # type: ignore[method-assign]
 
 
 def _refuse_libraries(event: str, arguments: tuple[Any, ...]) -> None:

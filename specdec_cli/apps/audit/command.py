@@ -55,7 +55,10 @@ def audit(
     spec = specify(models, ks or (), raw=raw, shown=not json)
     longest = max_tokens + max(len(sample.text) for sample in samples) // 3
     # Three times: mlx-lm's passes of several rows have caches of their own, and some of them read a copy.
-    session = load_session(spec, models, reserve_tokens=3 * longest, shown=not json, remember_costs=False)
+    reserve_tokens, without = 3 * longest, ["--max-context"]
+    session = load_session(
+        spec, models, reserve_tokens=reserve_tokens, shown=not json, remember_costs=False, without=without
+    )
     from specdec_cli.measure.audit import AuditPlan, run_audit
     from specdec_cli.session.several import auditing
 

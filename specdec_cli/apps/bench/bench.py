@@ -19,7 +19,7 @@ from specdec_cli.apps.bench.screen import print_bench
 from specdec_cli.apps.bench.sweep import Bench, BenchRequest
 from specdec_cli.command.command import say
 from specdec_cli.command.export import require_writable, write_export
-from specdec_cli.command.load import choosing, loading, require_named
+from specdec_cli.command.load import loading, require_named
 from specdec_cli.command.options import ContenderOptions
 from specdec_cli.command.table import CONTENDERS
 from specdec_cli.command.values import parse_seconds
@@ -40,7 +40,7 @@ from specdec_cli.terminal.terminal import make_console
 
 def run(models: ContenderOptions, options: BenchOptions) -> bool:
     """Whether all was measured that was asked for."""
-    with choosing(models, shown=not options.quiet):
+    with loading(models.pair or models.target, shown=not options.quiet, at_once=True):
         request, reason = _request(models, options)
     unwritten: list[UsageError] = []
     try:

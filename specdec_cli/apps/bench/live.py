@@ -115,7 +115,6 @@ class LiveMachine:
                 stats, finish = event.stats, event.reason
         self._stop_if_cancelled()
         full = [round for round in rounds if len(round.draft) == arm.k]
-        places = range(max((len(round.draft) for round in rounds), default=0))
         return Sample(
             arm=arm,
             prompt=prompt,
@@ -127,8 +126,6 @@ class LiveMachine:
             rejected_n=sum(round.rejected is not None for round in rounds),
             round_draft_seconds=median(round.draft_seconds for round in full) if full else None,
             round_verify_seconds=median(round.verify_seconds for round in full) if full else None,
-            drafted_at=tuple(sum(len(round.draft) > place for round in rounds) for place in places),
-            accepted_at=tuple(sum(round.accepted > place for round in rounds) for place in places),
             first_tokens=len(rounds[0].emitted),
             **{name: stats[name] for name in FROM_STATS},
         )
@@ -159,7 +156,7 @@ def load_machine(
     longest = max(len(prompt.text) for prompt in request.prompts) // 3 + (request.settings.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
     reserve_tokens = None if request.force else 2 * longest
-    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report)
+    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report, remedies=frozenset({"--force"}))
     pair = load_spec(PairSpec(request.pair, drafter.name), wishes)
     others = [replace(request.pair, draft=name, draft_revision=None, draft_adapter=None) for name in request.drafts]
     pairs = [pair, *(beside(pair, other) for other in others)]

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Literal
 
 from specdec_cli.apps.bench.estimate import Estimate, Recommendation, arms_of, better, estimates, log_rates, recommend
-from specdec_cli.apps.bench.result import BenchResult, Condition, CostSample, Length, Sample, kinds_of
+from specdec_cli.apps.bench.result import BenchResult, Condition, Length, RoundCost, Sample, costs, kinds_of
 from specdec_cli.core.stats import ratio
 from specdec_cli.measure.intervals import FEWEST_PROMPTS, Interval, interval_over
 from specdec_cli.measure.prompts import PromptId
@@ -40,16 +40,16 @@ class CostCurve:
         return self.draft[k] + self.verify[k + 1]
 
 
-def cost_curve(samples: Iterable[CostSample]) -> CostCurve | None:
-    """Each sample over the plain step measured next to it: a machine that slows down changes both."""
-    by_k: dict[int, list[CostSample]] = {}
-    for sample in sorted(samples, key=lambda one: one.k):
-        by_k.setdefault(sample.k, []).append(sample)
+def cost_curve(found: Iterable[RoundCost]) -> CostCurve | None:
+    """None without any cost."""
+    by_k: dict[int, list[RoundCost]] = {}
+    for cost in sorted(found, key=lambda one: one.k):
+        by_k.setdefault(cost.k, []).append(cost)
     if not by_k:
         return None
-    draft = {k: median(one.draft_seconds / one.plain_seconds for one in found) for k, found in by_k.items()}
-    verify = {k + 1: median(one.verify_seconds / one.plain_seconds for one in found) for k, found in by_k.items()}
-    return CostCurve(draft, verify, median(one.plain_seconds for found in by_k.values() for one in found))
+    draft = {k: median(one.draft for one in mine) for k, mine in by_k.items()}
+    verify = {k + 1: median(one.verify for one in mine) for k, mine in by_k.items()}
+    return CostCurve(draft, verify, median(one.plain_seconds for mine in by_k.values() for one in mine))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ class Report:
 
     @cached_property
     def curve(self) -> CostCurve | None:
-        return cost_curve(cost for cost in self.result.costs if cost.condition == self.condition)
+        return cost_curve(cost for cost in costs(self.result.samples) if cost.condition == self.condition)
 
     @cached_property
     def estimates(self) -> list[Estimate]:

@@ -7,10 +7,10 @@ decoding.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from specdec_cli.core.kinds import NONE, kind_of
 from specdec_cli.core.request import DraftContext
@@ -71,8 +71,7 @@ class Sample:
 
     `decode_seconds` starts after the first round, of `first_tokens`, and excludes the draft's prefill.
     `started_seconds` counts from the start of the bench. `round_draft_seconds` and `round_verify_seconds` are medians
-    over the rounds that drafted K tokens, None if there were none. `drafted_at[i]` rounds drafted more than i tokens,
-    `accepted_at[i]` accepted them.
+    over the rounds that drafted K tokens, None if there were none.
     """
 
     arm: Arm
@@ -95,8 +94,6 @@ class Sample:
     peak_memory_bytes: int | None = None
     round_draft_seconds: float | None = None
     round_verify_seconds: float | None = None
-    drafted_at: tuple[int, ...] = ()
-    accepted_at: tuple[int, ...] = ()
     first_tokens: int = 1
 
     @property
@@ -109,16 +106,25 @@ class Sample:
         return self.timed_tokens / self.decode_seconds
 
 
-@dataclass(frozen=True, slots=True)
-class CostSample:
-    """A round of K = `k` in parts and a plain step on the same prompt; `context_tokens` is the mean context."""
+class RoundCost(NamedTuple):
+    """What a round of `k` drafted tokens costs, in plain steps of `plain_seconds` on the same prompt."""
 
     condition: Condition
-    context_tokens: int
     k: int
-    draft_seconds: float
-    verify_seconds: float
+    draft: float
+    verify: float
     plain_seconds: float
+
+
+def costs(samples: Sequence[Sample]) -> Iterator[RoundCost]:
+    """Those of every sample whose rounds drafted a fixed K, over the plain step measured next to it: a machine that
+    slows down changes both."""
+    plain = {(one.arm, one.prompt): one for one in samples if one.arm.k == 0 and one.phase == "confirm"}
+    for one in samples:
+        draft, verify, base = one.round_draft_seconds, one.round_verify_seconds, one.arm.condition.arm(0)
+        if one.arm.k != "auto" and draft is not None and verify is not None and (base, one.prompt) in plain:
+            step = 1 / plain[base, one.prompt].tokens_per_second
+            yield RoundCost(one.arm.condition, one.arm.k, draft / step, verify / step, step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +185,6 @@ class BenchResult:
     settings: BenchSettings
     environment: Environment
     samples: tuple[Sample, ...]
-    costs: tuple[CostSample, ...]
     seconds: float
     partial: bool = False
     schema: int = SCHEMA
@@ -200,8 +205,8 @@ class BenchResult:
         A hot machine may verify slower while its plain steps stay as they were. None where too little was measured.
         """
         ratios: dict[tuple[Condition, int], list[float]] = {}
-        for cost in self.costs:
-            ratios.setdefault((cost.condition, cost.k), []).append(cost.verify_seconds / cost.plain_seconds)
+        for cost in costs(self.samples):
+            ratios.setdefault((cost.condition, cost.k), []).append(cost.verify)
         thirds = [(found, len(found) // 3) for found in ratios.values() if len(found) // 3 >= FEWEST_COSTS]
         changes = [median(found[-third:]) / median(found[:third]) for found, third in thirds]
         return median(changes) - 1.0 if changes else None

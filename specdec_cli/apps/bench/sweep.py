@@ -20,7 +20,6 @@ from specdec_cli.apps.bench.result import (
     BenchResult,
     BenchSettings,
     Contender,
-    CostSample,
     Environment,
     Phase,
     Sample,
@@ -118,7 +117,6 @@ class Bench:
         tell: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.samples: list[Sample] = []
-        self.costs: list[CostSample] = []
         self._request, self._machine, self._report, self._tell = request, machine, report, tell
         self._settings = replace(request.settings, contenders=machine.contenders)
         self._order = Random(self._settings.seed)
@@ -170,8 +168,7 @@ class Bench:
         told = f"{count(prompts, 'bundled prompt')} of {count(len(kinds), 'kind')}"
         told = f"{count(prompts, 'prompt')} of {source}" if source else told
         settings = replace(self._settings, kinds=kinds, prompts=told)
-        measured = tuple(self.samples), tuple(self.costs)
-        return BenchResult(settings, environment, *measured, self._seconds_taken, self._partial)
+        return BenchResult(settings, environment, tuple(self.samples), self._seconds_taken, self._partial)
 
     def _fitting(self) -> list[SamplePrompt]:
         every, tokens = self._request.prompts, self._settings.max_tokens or MAX_TOKENS
@@ -238,18 +235,11 @@ class Bench:
         return next_arms(estimates(begun, self.samples), waiting)[:places]
 
     def _measure(self, arms: Sequence[Arm], prompt: SamplePrompt) -> None:
-        """The arms, the baseline first, on one prompt in random order; what their rounds cost in its plain steps."""
+        """The arms, the baseline first, on one prompt in random order."""
         names = ", ".join(dict.fromkeys(str(arm.k) for arm in arms[1:]))
-        found = {}
         for arm in self._order.sample(arms, len(arms)):
             self._announce(f"K {names} on {prompt.kind}: {prompt.name}")
-            found[arm] = self._answer(arm, prompt, "confirm")
-        base = found[arms[0]]
-        for arm, sample in found.items():
-            draft, verify = sample.round_draft_seconds, sample.round_verify_seconds
-            if arm.k != "auto" and draft is not None and verify is not None and base.timed_tokens:
-                context = sample.prompt_tokens + sample.emitted_tokens // 2
-                self.costs.append(CostSample(arm.condition, context, arm.k, draft, verify, 1 / base.tokens_per_second))
+            self._answer(arm, prompt, "confirm")
 
     def _repeat_first(self) -> None:
         """Repeats the first baseline, if there is time: it shows whether the machine became slower."""

@@ -207,7 +207,7 @@ class Chat:
             clear_frames(error.__traceback__)  # else what was loaded until then stays beside the old pair
             self._load(before)
             raise
-        if (pair := spec.pair) != before.pair:
+        if (pair := self.loaded.pair) != before.pair:
             self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
         self._measure()
 
@@ -283,13 +283,13 @@ class Chat:
         seen: dict[type[Event], Any] = {}
         with (
             Interrupt(self.presses.again, self._stuck) as interrupt,
-            self.screen.reply(name, tags, hidden, self.settings.panel) as display,
+            self.screen.reply(name, tags, hidden, self.settings.panel) as show,
         ):
             session, watched = self.loaded.session, self.screen.watched
             for event in session.reply(fitted.ids, request, interrupt.requested, measures_last=watched):
                 self.stats.fold(event)
                 seen[type(event)] = event
-                display.handle(event)
+                show(event)
         return seen[Start], seen[Prefill], seen[Finish]
 
     def _render(self, messages: Any) -> list[int]:

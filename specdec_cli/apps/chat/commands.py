@@ -14,7 +14,7 @@ from specdec_cli.apps.chat.chat import Chat
 from specdec_cli.apps.chat.settings import NAMES, THOUGHTS, WORDS
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.format import count, percent, speed
-from specdec_cli.core.kinds import LOOKUP, MODEL, kind_of
+from specdec_cli.core.kinds import DEFAULT_DRAFTER, LOOKUP, kind_of
 from specdec_cli.core.readfile import expanded
 from specdec_cli.core.request import Constraint, ShapeKind, flag, nearest, one_name
 from specdec_cli.core.stats import ChatStats
@@ -147,17 +147,21 @@ def _k(chat: Chat, argument: str) -> None:
 
 
 def _draft(chat: Chat, argument: str) -> None:
-    drafts, loaded = one_name("/draft", ON_OFF)(argument) == "on", chat.loaded
-    kind = kind_of(loaded.drafter)
-    if drafts and (kind.needs_draft or not kind.drafts) and loaded.session.pair.names[1] is None:
-        if loaded.pair.draft:
-            chat.switch(replace(loaded.spec, drafter=MODEL.name))
+    drafts, spec = one_name("/draft", ON_OFF)(argument) == "on", chat.loaded.spec
+    kind, own = kind_of(spec.drafter), spec.pair.drafter
+    if drafts and (kind.needs_draft or not kind.drafts) and chat.loaded.session.pair.names[1] is None:
+        drafted = replace(spec, drafter=own if own and kind_of(own).drafts else DEFAULT_DRAFTER)
+        if find(drafted).draft:
+            chat.switch(drafted)
         else:
-            chat.loaded = replace(loaded, spec=replace(loaded.spec, drafter=LOOKUP.name))
+            chat.loaded = replace(chat.loaded, spec=replace(spec, drafter=LOOKUP.name))
+        chat.settings = replace(chat.settings, drafter=None)
     chat.settings = replace(chat.settings, drafts=drafts)
+    if drafts and not chat.settings.request.k:
+        chat.settings = chat.settings.asking(k=spec.pair.k or "auto")
     by_text = not kind_of(chat.loaded.drafter).by_network
     who = f"the conversation's own text drafts ({chat.loaded.drafter})" if by_text else "the draft is on"
-    chat.screen.notice(who if drafts else "the draft is off: plain decoding")
+    chat.screen.notice(f"{who}: K {chat.request().k}" if drafts else "the draft is off: plain decoding")
 
 
 def _panel(chat: Chat, argument: str) -> None:
@@ -166,9 +170,7 @@ def _panel(chat: Chat, argument: str) -> None:
 
 def _pair(chat: Chat, argument: str) -> None:
     if argument:
-        spec, drafter = choose(argument, None, None, here=True), chat.loaded.drafter
-        own = spec.reason or spec.pair.drafter or (drafter == LOOKUP.name and chat.loaded.pair.draft is None)
-        spec = spec if own else replace(spec, drafter=drafter)
+        spec = choose(argument, None, None, here=True).drafted_by(chat.settings.drafter)
         find(spec)  # what is missing is said before the present pair is unloaded
         chat.switch(spec)
     chat.screen.notice(chat.loaded.summary)

@@ -23,9 +23,9 @@ from rich.text import Text
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.events import Failure
 from specdec_cli.core.format import SEPARATOR, count
-from specdec_cli.core.judged import TokenKind
 from specdec_cli.models.text import Thinking, ThinkingStream
-from specdec_cli.terminal.display import Display, JsonlDisplay, Look, Tee, TraceDisplay, display_of, print_error
+from specdec_cli.terminal.display import OnEvent, TraceFile, display_of, print_error, print_event
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.markdown import is_markdown, markdown, print_text
 from specdec_cli.terminal.panel.answer import AnswerRows
 from specdec_cli.terminal.summary import bare_table, columns, summary
@@ -39,7 +39,7 @@ MOST_COPIED_BYTES: Final = 74_994
 class ChatScreen:
     """Shows everything of a chat, which decides what. `out` gets answers, `err` all else, `trace` the events."""
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look = Look(), trace: TraceDisplay | None = None) -> None:  # noqa: B008 - frozen
+    def __init__(self, out: TextIO, err: TextIO, look: Look = Look(), trace: TraceFile | None = None) -> None:  # noqa: B008 - frozen
         self._out, self._err, self._look, self._trace = out, err, look, trace
         # The exit code of a --trace that could not be written.
         self.trace_code = 0
@@ -51,8 +51,8 @@ class ChatScreen:
         return self._look.is_watched(self._err)
 
     @contextmanager
-    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[Display]:
-        """The display of one reply of the pair `name`, closed on leaving; its line, and an empty one on a terminal.
+    def reply(self, name: str, tags: Thinking | None, hidden: bool, panel: bool) -> Iterator[OnEvent]:
+        """What shows one reply of the pair `name`; behind it ends its line, and on a terminal an empty one follows.
 
         `tags` enclose its thinking, which may be `hidden`.
         """
@@ -61,17 +61,18 @@ class ChatScreen:
             *(self._out, self._err, look),
             name=name,
             closing=partial(summary, verbose=look.verbose, tells_read=True),
+            trace=self._trace,
             stays=False,
             make_rows=lambda: ThinkingRows(tags, hidden),
             answer=ThinkingWriter(self._out, tags, hidden, styled=not look.plain and can_draw(self._out)),
         )
         try:
-            yield Tee([display, self._trace]) if self._trace else display
-            if self.watched:
-                self._err.write("\n")
-                self._err.flush()
+            with display as show:
+                yield show
+                if self.watched:
+                    self._err.write("\n")
+                    self._err.flush()
         finally:
-            display.close()
             failure = self._trace.failure if self._trace else None
             if failure is not None and not self.trace_code:  # said once
                 self.trace_code = failure.exit_code
@@ -100,7 +101,7 @@ class ChatScreen:
         print_error(self._err, error, self._look.plain)
         failure = Failure(error.message, error.hint, error.exit_code)
         if self._look.json:
-            JsonlDisplay(self._out).handle(failure)
+            print_event(self._out, failure)
         if self._trace:
             self._trace.handle(failure)
 
@@ -158,9 +159,9 @@ class ThinkingRows(AnswerRows):
         self._thought = ""
         self._thinks = False
 
-    def feed(self, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
+    def feed(self, text: str, width: int, style: str | None = None) -> list[Text]:
         pieces = self._stream.feed(text) or [(self._thinks, "")]
-        return [row for piece in pieces for row in self._put(*piece, width, kind)]
+        return [row for piece in pieces for row in self._put(*piece, width, style)]
 
     @property
     def row(self) -> Text:
@@ -172,12 +173,12 @@ class ThinkingRows(AnswerRows):
         rest = [row for piece in self._stream.finish() for row in self._put(*piece, width)]
         return rest + (self._closed(width) if self._thinks else super().finish(width))
 
-    def _put(self, thinks: bool, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
+    def _put(self, thinks: bool, text: str, width: int, style: str | None = None) -> list[Text]:
         if thinks:
             self._thinks = True
             self._thought += text
             return [] if self._hidden else [_marked(row) for row in self._thoughts.feed(text, width - len(MARK))]
-        return (self._closed(width) if self._thinks else []) + super().feed(text, width, kind)
+        return (self._closed(width) if self._thinks else []) + super().feed(text, width, style)
 
     def _closed(self, width: int) -> list[Text]:
         """The end of the thinking, and an empty row after it."""

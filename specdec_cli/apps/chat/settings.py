@@ -27,7 +27,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class ChatSettings:
-    """How replies are requested and shown. `template` is what it is asked, and `thoughts` are shown or hidden."""
+    """How replies are requested and shown. `template` is what it is asked, and `thoughts` are shown or hidden.
+
+    `drafter` was asked for, whatever the pair; None: each pair's own drafts.
+    """
 
     request: Request
     drafts: bool = True
@@ -35,6 +38,7 @@ class ChatSettings:
     template: TemplateValues = NO_VALUES
     thoughts: str = SHOWN
     panel: bool = True
+    drafter: str | None = None
 
     def asking(self, **changes: Any) -> ChatSettings:
         """The settings with another request."""

@@ -35,19 +35,20 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.format import count
 from specdec_cli.core.request import parse_draft_context
 from specdec_cli.core.textfile import as_utf8, decode_text, in_wide_units
-from specdec_cli.pairs.catalog import findable, registry
+from specdec_cli.pairs.catalog import findable, is_downloaded, registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 from specdec_cli.session.disk_cache import DiskCache
 from specdec_cli.session.disk_entries import disk_cache_folder, usual_bytes
 from specdec_cli.session.kept_chats import Keeper
 from specdec_cli.session.transcript import Transcript
-from specdec_cli.terminal.display import TraceDisplay
+from specdec_cli.terminal.display import TraceFile
 
 # The check that a chat fits into memory assumes a context of this many tokens.
 ROOM_TOKENS = 4096
 FENCE = '"""'
 INTERRUPTED = 130
+SAVED = "the pair of the saved conversation"
 # What comes sooner after a line was pasted with it.
 PASTE_SECONDS = 0.05
 
@@ -65,31 +66,37 @@ def talk(
     first: str = "",
 ) -> int:
     """A chat until its end, within `keys_kept`, and its exit code; `specdec run` without a prompt is one, too."""
-    said = {"shown": display.notices, "plain": display.plain}
+    said: dict[str, Any] = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
     first_spec = spec_for(transcript, models, **said)
     settings = ChatSettings(
-        asked.request(first_spec), overflow=on_overflow, template=asked.template, panel=display.panel is not False
+        asked.request(first_spec),
+        overflow=on_overflow,
+        template=asked.template,
+        panel=display.panel is not False,
+        drafter=models.drafter,
     )
     disk = disk_cache(cache_disk, display) if keeper else None
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(spec: PairSpec) -> Loaded:
+        own = asked.request(spec)  # what the line asks for holds for every pair
+        spec = replace(spec, pair=replace(spec.pair, k=own.k, stop_repetition=own.stop_repetition))
         read = spec.reading(parse_draft_context(models.draft_context))
         session = load_session(read, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
         return Loaded(spec, replace(session.pair, disk=disk).session())
 
-    with closing(TraceDisplay(display.trace)) if display.trace else nullcontext() as trace:
-        screen = ChatScreen(sys.stdout, sys.stderr, display.look, trace)
-        loaded = open_pair(first_spec)
-        chat: Chat
+    with closing(TraceFile(display.trace)) if display.trace else nullcontext() as trace:
+        screen = ChatScreen(sys.stdout, sys.stderr, display, trace)
+        # The chat alone holds the pair: another name for it would keep it in memory beside the next one.
+        answer = display.answer_press
+        chat = Chat(open_pair(first_spec), open_pair, screen, settings, transcript, saved_to, keeper, stuck=answer)
         reader = _reader(lambda width: toolbar(chat.toolbar, width), history, display.editors_terminal)
-        chat = Chat(loaded, open_pair, screen, settings, transcript, saved_to, keeper, stuck=display.answer_press)
         introduce_demo(first_spec.pair.name, **said)
-        warn_of_unread(asked.template, loaded.session, **said)
+        warn_of_unread(asked.template, chat.loaded.session, **said)
         turns = transcript.conversation.turns
         continued = f" · {count(len(turns), 'turn')} continued" if turns else ""
-        screen.notice(f"{loaded.summary} · /help{continued}")
+        screen.notice(f"{chat.loaded.summary} · /help{continued}")
         if turns and display.notices:  # where a saved conversation broke off
             screen.quote(f"> {turns[-1].user}\n\n{turns[-1].answer.text}\n")
         person = sys.stdin.isatty()
@@ -111,18 +118,24 @@ def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:
 def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain: bool) -> PairSpec:
     """The pair that is named, else the one of the transcript, else the default pair.
 
-    Where the transcript's is listed, it is as it is listed: how it drafts stands nowhere else.
+    Where the transcript's is listed, it is as it is listed: how it drafts stands nowhere else. A commit that is no
+    longer here gives way to the one that is.
     """
     header = transcript.header
     if (models.pair, models.target, models.draft) != (None, None, None) or "target" not in header:
         return specify(models, shown=shown, plain=plain)
-    revisions: dict[str, Any] = {name: header.get(name) for name in ("target_revision", "draft_revision")}
     adapters: dict[str, Any] = {name: header.get(name) for name in ("target_adapter", "draft_adapter")}
-    pair = Pair(str(header.get("pair")), header["target"], header.get("draft"), **revisions, **adapters)
+    pair, reason = Pair(str(header.get("pair")), header["target"], header.get("draft"), **adapters), SAVED
     listed = registry().pairs.get(pair.name)
     if listed is not None and _found(listed) == _found(pair):
-        pair = replace(listed, **revisions)
-    return replace(PairSpec.of(pair, models.drafter), reason="the pair of the saved conversation")
+        pair = listed
+    revisions: dict[str, Any] = {}
+    for model in ("target", "draft"):
+        if (commit := header.get(f"{model}_revision")) is None or is_downloaded(header.get(model), commit):
+            revisions[f"{model}_revision"] = commit
+        else:
+            reason += f"; {header[model]} is another now: its commit {commit[:7]} is not here"
+    return replace(PairSpec.of(replace(pair, **revisions), models.drafter), reason=reason)
 
 
 def _found(pair: Pair) -> list[str]:
@@ -201,6 +214,7 @@ def run_chat(
             text = "" if line.startswith("/") else line
             refusal = failure.message if text else ""  # a long text hides the error, which stands above it
             code = code or (0 if lenient else failure.exit_code)
+            del failure  # its traceback holds the pair, which would stay beside another one
 
 
 class LineReader:

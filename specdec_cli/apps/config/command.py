@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.config import CHECKS, KINDS, PRESETS, apply_preset, checked, read_settings, shown, use_config
-from specdec_cli.command.table import SETTINGS, is_setting
+from specdec_cli.command.table import SETTINGS, is_setting, row_of
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.jsonfile import NotJson, parse
 from specdec_cli.core.tomlfile import TomlFile
@@ -46,13 +46,16 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
     use_config(root)
     presets = config.values.get(PRESETS, {})
     found: dict[str, tuple[Any, str, Any]] = {}
+    told: dict[str, dict[str, str]] = {}  # of each setting, by command
     for name, command in cast(TyperGroup, root.command).commands.items():
         alone = typer.Context(command, info_name=name, parent=root)
         apply_preset(alone, preset)
         for option in command.params:
-            if option.name not in found and is_setting(name, option.name):
+            if is_setting(name, option.name):
                 value, said_by = option.consume_value(alone, {})
-                found[option.name] = value, said_by.name, option.envvar
+                found.setdefault(option.name, (value, said_by.name, option.envvar))
+                usual = row_of(name, option.name).default if value is None else shown(value)
+                told.setdefault(option.name, {})[name] = usual
     chosen = found[PAIR][0] or known.default_pair
     pair = known.pairs.get(chosen) if chosen else None
     rows = [("file", str(config.path), "" if config.text else "not there yet")]
@@ -70,7 +73,10 @@ def show(*, context: typer.Context, preset: str | None = None, every: bool = Fal
         elif pair and (own := getattr(pair, key, None)) is not None:
             value, source = own, f"pair {chosen}, {'your' if pair.source == 'yours' else 'packaged'} models.toml"
         else:
+            usual = row.default if value is None else shown(value)
             value, source = ("–", row.default or "default") if value is None else (value, "default")
+            others = [f"{command}: {other}" for command, other in told[key].items() if other != usual]
+            source = "; ".join([source, *others])
         rows.append((key, shown(value), source))
     held = {FOLDERS: ", ".join(map(str, model_folders()))}
     for name, values in presets.items():

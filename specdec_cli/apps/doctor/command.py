@@ -47,7 +47,7 @@ def doctor(
 def _selftest(json: bool) -> None:
     # Before mlx is imported: some devices would round float32 products, by which rounding is judged.
     os.environ.setdefault("MLX_ENABLE_TF32", "0")
-    from specdec_cli.apps.doctor.findings import run_selftest
+    from specdec_cli.apps.doctor.findings import missed, run_selftest, totals, wrong
     from specdec_cli.terminal.display import print_columns
     from specdec_cli.terminal.panel.status import StatusLine
 
@@ -62,8 +62,8 @@ def _selftest(json: bool) -> None:
                 print_columns(sys.stdout, [(outcome.name, outcome.status, outcome.detail)])
             sys.stdout.flush()
 
-        found = run_selftest(on_outcome)
+        outcomes, seconds = run_selftest(on_outcome)
     if not json:
-        print_columns(sys.stdout, found.findings() if watched else found.totals())
-    if found.wrong:
+        print_columns(sys.stdout, [*totals(outcomes, seconds), *(missed(outcomes) if watched else ())])
+    if wrong(outcomes):
         raise typer.Exit(1)

@@ -14,7 +14,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -164,35 +163,8 @@ def _bytes(path: Path) -> int:
     return sum(file.lstat().st_size for file in files if file.is_file())
 
 
-@dataclass(frozen=True, slots=True)
-class SelfTest:
-    """The outcomes of one run."""
-
-    outcomes: Sequence[Outcome]
-    seconds: float
-
-    @property
-    def passed(self) -> int:
-        return sum(outcome.status == "pass" for outcome in self.outcomes)
-
-    @property
-    def wrong(self) -> list[Outcome]:
-        """Outcomes that neither passed nor were skipped with a reason."""
-        return [outcome for outcome in self.outcomes if outcome.status not in ("pass", "skipped")]
-
-    def totals(self) -> list[Row]:
-        """(what, result, detail): what was shown, and the time."""
-        result = f"{self.passed} of {len(self.outcomes)} passed"
-        return [("self-test", result, CLAIM), ("time", f"{self.seconds:.0f} s", "")]
-
-    def findings(self) -> list[Row]:
-        """The totals, and what did not pass."""
-        missed = (outcome for outcome in self.outcomes if outcome.status != "pass")
-        return [*self.totals(), *((outcome.name, outcome.status, outcome.detail) for outcome in missed)]
-
-
-def run_selftest(on_outcome: OnOutcome) -> SelfTest:
-    """Runs every family in every precision on this device, and records the result."""
+def run_selftest(on_outcome: OnOutcome) -> tuple[list[Outcome], float]:
+    """Runs every family in every precision on this device: what was found, and in how many seconds. It is recorded."""
     from specdec_cli.engine.selftest import PRECISIONS, families, run_families
 
     listed, outcomes = list(families().values()), list["Outcome"]()
@@ -200,16 +172,36 @@ def run_selftest(on_outcome: OnOutcome) -> SelfTest:
     for outcome in run_families(listed):
         outcomes.append(outcome)
         on_outcome(len(outcomes), len(listed) * len(PRECISIONS), outcome)
-    result = SelfTest(outcomes, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
     values = {
         "where": _where(),
         "date": time.strftime("%Y-%m-%d"),
-        "passed": result.passed,
-        "wrong": [outcome.name for outcome in result.wrong],
+        "passed": _passed(outcomes),
+        "wrong": wrong(outcomes),
     }
     record_file().parent.mkdir(parents=True, exist_ok=True)
     record_file().write_text(json.dumps(values), encoding="utf-8")
-    return result
+    return outcomes, seconds
+
+
+def wrong(outcomes: Sequence[Outcome]) -> list[str]:
+    """The names of those that neither passed nor were skipped with a reason."""
+    return [outcome.name for outcome in outcomes if outcome.status not in ("pass", "skipped")]
+
+
+def totals(outcomes: Sequence[Outcome], seconds: float) -> list[Row]:
+    """(what, result, detail): what was shown, and the time."""
+    result = f"{_passed(outcomes)} of {len(outcomes)} passed"
+    return [("self-test", result, CLAIM), ("time", f"{seconds:.0f} s", "")]
+
+
+def missed(outcomes: Sequence[Outcome]) -> list[Row]:
+    """What did not pass."""
+    return [(outcome.name, outcome.status, outcome.detail) for outcome in outcomes if outcome.status != "pass"]
+
+
+def _passed(outcomes: Sequence[Outcome]) -> int:
+    return sum(outcome.status == "pass" for outcome in outcomes)
 
 
 def verification() -> str:

@@ -73,7 +73,7 @@ def check(
     json: bool = False,
     offline: bool = False,
 ) -> None:
-    """Verdict on a pair from a few hundred kB, before any weight.
+    """Verdict on a pair, before any weight is downloaded.
 
     Tokenizers, caches, memory, expected gain.
     """

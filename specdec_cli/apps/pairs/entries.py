@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 
-from specdec_cli.apps.pairs.download import PullScreen
+from specdec_cli.apps.pairs.download import checking
 from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.command.command import ask, say
 from specdec_cli.command.options import StoredOptions
@@ -32,7 +32,7 @@ def show(json: bool, every: bool) -> None:
     rows = catalog.rows(known)
     best = [pair.name for pair in fitting(known)[:1]]
     rows = [replace(row, recommended=row.pair.name in best) for row in rows]
-    with PullScreen(sys.stderr).checking("what is here") as report:
+    with checking("what is here") as report:
         rows = drafted([*rows, *catalog.other_rows(known, rows)], known, report)
     if json:
         print_json(sys.stdout, [row.to_dict() for row in rows])
@@ -42,7 +42,7 @@ def show(json: bool, every: bool) -> None:
             say(f"{size(held)} of conversations that were read: specdec rm {disk_entries.DISK_CACHE} removes them")
     unread = [folder for folder in model_folders() if not os.access(folder, os.R_OK | os.X_OK)]
     say(*(f"{folder}, one of your model folders, is not there or cannot be read" for folder in unread))
-    damaged = catalog.partly_here(model for pair in known.pairs.values() for model in pair.models)
+    damaged = catalog.partly_here(known.pairs.values())
     say(*(f"{problem.message}; {problem.hint}" for problem in damaged[1:]))
     if damaged:
         raise damaged[0]
@@ -117,7 +117,7 @@ def use(name: str, yes: bool, force: bool) -> None:
 
 def _adding(name: str) -> str:
     """The command that makes a pair of the model of that name, with its draft; empty where none is here."""
-    with suppress(SpecdecError), PullScreen(sys.stderr).checking(name) as report:
+    with suppress(SpecdecError), checking(name) as report:
         pair = choose(name, None, None, here=True, report=report).pair
         called = pair.name if NAME.fullmatch(pair.name) else "NAME"
         return shlex.join(["specdec", "pairs", "add", called, *pair.options])
@@ -136,11 +136,11 @@ def _bring(pair: Pair, yes: bool) -> None:
             f"{pair.name} is not downloaded, so it cannot be the default pair",
             f"specdec pull {pair.name}; --yes downloads it now, --force makes it the default anyway",
         )
-    from specdec_cli.pairs.pull import pull  # with mlx
+    from specdec_cli.apps.pairs.pull import pull  # with mlx
 
     total = catalog.size_bytes(pair)
     ask(f"{pair.name} is not here{f' ({size(total)})' if total else ''}. Pull it now?", yes)
-    pull(pair, PullScreen(sys.stderr), context_tokens=None, verify=False, force=False)
+    pull(pair, yes=True)
 
 
 def remove(name: str, yes: bool) -> None:

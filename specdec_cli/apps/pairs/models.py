@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from specdec_cli.apps.pairs.download import PullScreen
+from specdec_cli import hub
+from specdec_cli.apps.pairs.download import checking
 from specdec_cli.apps.pairs.entries import take_out
+from specdec_cli.apps.pairs.pull import plan_removal
+from specdec_cli.apps.pairs.pull import pull as fetch
 from specdec_cli.apps.pairs.screen import print_checks, print_verdict
 from specdec_cli.command.command import ask, require_answer, say
 from specdec_cli.command.machines import machine_bytes
@@ -16,8 +19,6 @@ from specdec_cli.pairs import catalog, choose, files, tuned
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import PairSpec
-from specdec_cli.pairs.pull import carry_out, plan_removal
-from specdec_cli.pairs.pull import pull as fetch
 from specdec_cli.session import disk_entries
 from specdec_cli.terminal.display import print_json
 
@@ -32,14 +33,14 @@ def check(
     offline: bool,
 ) -> int:
     """The verdict on a pair, printed; returns the exit code. Raises: NotAvailable, Refused."""
-    with PullScreen(sys.stderr).checking(name or models.target or "a pair") as report:
+    with checking(name or models.target or "a pair") as report:
         with files.explain_offline(offline):
             spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
         # A verdict on fetched files would hide that the files here cannot answer.
-        for problem in catalog.partly_here(spec.pair.models):
+        for problem in catalog.partly_here([spec.pair]):
             raise problem
         others = machine_bytes(hosts, kv_bits)
-        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline)
+        found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline, report=report)
         if others:
             found = found.shared_by(Share(1 + len(others)))
         verdict = judge(Fit.of(found, kv_bits), max_context, others)
@@ -64,7 +65,7 @@ def pull(
     force: bool,
     offline: bool,
 ) -> None:
-    """The pair that was named, or the recommended one if a person agrees. Raises: as `pairs.pull`."""
+    """The pair that was named, or the recommended one if a person agrees. Raises: as `pull.pull`."""
     if (name := named.given) is None and models == PairOptions():
         pair = choose.recommended(catalog.registry())
         reason = f"{pair.name} is recommended for this machine: {pair.described}"
@@ -72,17 +73,12 @@ def pull(
     else:
         yes = True
         asked = name or models.target or "a pair"
-        with PullScreen(sys.stderr).checking(asked) as report, files.explain_offline(offline):
+        with checking(asked) as report, files.explain_offline(offline):
             spec = choose.choose(name, models.target, models.draft, here=offline, report=report)
         pair, reason = spec.pair, spec.reason
     if reason and not reason.startswith(choose.NO_DRAFT):  # its files may hold a head, as the verdict says
         say(reason)
-
-    def agree(download_bytes: int) -> None:
-        ask(f"download {size(download_bytes)}?", yes, usual=True)
-
-    screen = PullScreen(sys.stderr)
-    fetch(pair, screen, context_tokens=max_context, verify=verify, force=force, offline=offline, agree=agree)
+    fetch(pair, yes=yes, context_tokens=max_context, verify=verify, force=force, offline=offline)
 
 
 def rm(name: str, yes: bool) -> None:
@@ -102,8 +98,8 @@ def rm(name: str, yes: bool) -> None:
             take_out(name, known)
         return
     plans = plan_removal(name, known)
-    say(*(plan.summary for plan in plans))
-    ask(f"Free {size(sum(plan.removal.freed_bytes for plan in plans))}?", yes)
-    say(f"freed {size(carry_out(plans))}")
+    say(*(summary for _, summary in plans))
+    ask(f"Free {size(sum(plan.freed_bytes for plan, _ in plans))}?", yes)
+    say(f"freed {size(sum(hub.remove(plan) for plan, _ in plans))}")
     if name == known.default_pair:
         say(f"{name} is still the default pair, and cannot answer: specdec pairs use NAME")

@@ -6,7 +6,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +64,7 @@ def race(
     same_text(asked.asked, sampling.temp or 0.0)  # refused before anything is loaded
     require_writable("--export", export or (), (".svg",))
     text = read_prompt(prompt, command="specdec race")
-    events = run_race(models, asked, RacePrompt(text, raw, answer.system), json=json, quiet=quiet, plain=plain)
+    events = run_race(models, asked, text, raw, answer.system, json=json, quiet=quiet, plain=plain)
     for file in export or ():
         from specdec_cli.apps.race.screen import race_picture
 
@@ -72,39 +72,39 @@ def race(
     require_lossless(events)
 
 
-@dataclass(frozen=True, slots=True)
-class RacePrompt:
-    """What is put to both lanes; `raw`: they continue it."""
-
-    text: str
-    raw: bool
-    system: str | None = None
-
-
 def run_race(
-    models: ModelOptions, asked: AnswerSettings, prompt: RacePrompt, *, json: bool, quiet: bool, plain: bool
+    models: ModelOptions,
+    asked: AnswerSettings,
+    prompt: str,
+    raw: bool,
+    system: str | None = None,
+    *,
+    json: bool = False,
+    quiet: bool = False,
+    plain: bool,
 ) -> list[RaceEvent]:
-    """All events of one race, shown as they come. Raises: SpecdecError."""
+    """All events of one race, shown as they come; if `raw`, both lanes continue the prompt. Raises: SpecdecError."""
     shown = not (quiet or json)
     warn_of_unused_k(models, asked.k, shown=shown, plain=plain)
     spec = without_reason(specify(models, raw=True, shown=shown, plain=plain))
     doubt = warning_of_load(shown and sys.stderr.isatty())
-    # Two lanes have caches of their own.
-    reserve_tokens = 2 * (asked.asked.max_tokens + len(prompt.text) // 3)
-    session = load_session(spec, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain)
+    needed = asked.asked.max_tokens + len(prompt) // 3
+    # Two lanes have caches of their own, and the context that fits would be that of one.
+    reserve_tokens, without = 2 * min(needed, asked.asked.max_context or needed), ["--max-context"]
+    session = load_session(spec, models, reserve_tokens=reserve_tokens, shown=shown, plain=plain, without=without)
     from specdec_cli.apps.race import race as lanes
     from specdec_cli.apps.race.screen import race_display
 
     request = asked.request(spec)
-    rendered = partial(session.pair.chat_tokens, system=prompt.system, values=asked.template)
+    rendered = partial(session.pair.chat_tokens, system=system, values=asked.template)
     request = same_text(request, session.pair.effective(request)["temperature"])
-    ids = session.pair.text_tokens(prompt.text) if prompt.raw else rendered(prompt.text)
+    ids = session.pair.text_tokens(prompt) if raw else rendered(prompt)
     introduce_demo(spec.pair.name, shown=shown, plain=plain)
     events: list[RaceEvent] = []
     with ExitStack() as stack:
         show = stack.enter_context(race_display(sys.stdout, sys.stderr, json=json, quiet=quiet, plain=plain))
         interrupt = stack.enter_context(Interrupt())
-        plan = lanes.RacePlan(request, ids, prompt.text, prompt.raw)
+        plan = lanes.RacePlan(request, ids, prompt, raw)
         try:
             for event in lanes.race(session.pair, plan, interrupt.requested):
                 events.append(event)

@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from specdec_cli.apps.race.command import RacePrompt, require_lossless, run_race
+from specdec_cli.apps.race.command import require_lossless, run_race
 from specdec_cli.command.command import grouped
 from specdec_cli.command.load import AnswerSettings
 from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions
@@ -30,9 +30,7 @@ def demo(*, plain: bool = False) -> None:
     from specdec_cli.terminal.display import print_columns, print_notice
 
     asked = AnswerSettings.read(AnswerOptions(max_tokens=MAX_TOKENS), SamplingOptions(temp=0.0))
-    events = run_race(
-        ModelOptions(pair=DEMO), asked, RacePrompt(PROMPT, raw=True), json=False, quiet=False, plain=plain
-    )
+    events = run_race(ModelOptions(pair=DEMO), asked, PROMPT, raw=True, plain=plain)
     require_lossless(events)
     print_notice(sys.stdout, "", plain)
     print_columns(sys.stdout, lesson(events, choose.first_step(catalog.registry()).hint), plain)

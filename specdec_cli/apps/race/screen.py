@@ -33,23 +33,21 @@ from specdec_cli.apps.race.events import (
 from specdec_cli.core import gain
 from specdec_cli.core.events import Finish, Prefill, RoundDone, Start
 from specdec_cli.core.format import SEPARATOR, count, percent, speed
-from specdec_cli.core.judged import TokenKind, TokenStream
 from specdec_cli.core.progress import Step
 from specdec_cli.measure.divergence import Divergence
 from specdec_cli.terminal.export import picture
-from specdec_cli.terminal.panel.answer import GUESSED, OWN, folds
+from specdec_cli.terminal.panel.answer import GUESSED, OWN, AnswerText
 from specdec_cli.terminal.panel.box import boxed, edge, spread
 from specdec_cli.terminal.panel.frame import who_drafts
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import legends, round_rows
 from specdec_cli.terminal.panel.status import READING, TICK_SECONDS, StatusLine, reading_step, status_row, ticking
 from specdec_cli.terminal.summary import flow, print_lines, verdict_style
-from specdec_cli.terminal.terminal import MUTED, TerminalFilter, can_draw, make_console, safe, terminal_size, visible
+from specdec_cli.terminal.terminal import MUTED, can_draw, make_console, safe, terminal_size, visible
 from specdec_cli.terminal.writer import AnswerWriter
 
 # Nearer than this to 1, nobody is ahead.
 NECK = 0.02
-REFRESH_SECONDS: Final = 0.1
 SIDE_BY_SIDE, WIDEST, NARROWEST = 80, 120, 40
 # Rows of a lane's text at most, and in a picture.
 TALLEST, LONGEST = 12, 10_000
@@ -68,23 +66,20 @@ def race_display(out: TextIO, err: TextIO, *, json: bool, quiet: bool, plain: bo
     if json:
         yield partial(_write_json, out)
     elif can_draw(err) and not quiet and not plain:
-        live = LiveRace(out, err)
-        try:
-            yield live.handle
-        finally:
-            live.close()
+        with live_race(out, err) as show:
+            yield show
     else:
         with ExitStack() as waiting:
             line = waiting.enter_context(StatusLine(err, "racing", shown=not quiet, plain=plain))
             line.say(Step(of=len(LANES)))
             state = RaceState()
 
-            def show(event: RaceEvent) -> None:
+            def show_lines(event: RaceEvent) -> None:
                 if isinstance(event, RaceFinish):
                     waiting.close()
                 _write_lines(out, plain, state, event)
 
-            yield show
+            yield show_lines
 
 
 def _write_json(out: TextIO, event: RaceEvent) -> None:
@@ -113,57 +108,46 @@ def _write_lines(out: TextIO, plain: bool, state: RaceState, event: RaceEvent) -
         console.print(Text(line), soft_wrap=True)
 
 
-class LiveRace:
-    """The race as it goes in a region of fixed height, then its last frame and the verdict."""
+@contextmanager
+def live_race(out: TextIO, err: TextIO, clock: Callable[[], float] = time.monotonic) -> Iterator[OnEvent]:
+    """What shows a race as it goes in a region of fixed height; its last frame stays, the verdict below it on `out`."""
+    console, view, drawing = make_console(out, plain=False), RaceView(), RLock()
+    region = LiveRegion(make_console(err, plain=False), err, lambda: terminal_size(err))
 
-    def __init__(self, out: TextIO, err: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        self._out, self._err, self._clock = out, err, clock
-        self._region = LiveRegion(make_console(err, plain=False), err, lambda: terminal_size(err))
-        self._view = RaceView()
-        self._drawn_at: float | None = None
-        self._ended = False
-        self._drawing, self._ticks = RLock(), ExitStack()
-        self._ticks.enter_context(ticking(self._tick, self._drawing, TICK_SECONDS))
-
-    def handle(self, event: RaceEvent) -> None:
-        """Folds one event, and draws if a refresh is due."""
-        if isinstance(event, RaceFinish):
-            self._ticks.close()
-        with self._drawing:
-            self._show(event)
-
-    def _tick(self) -> None:
-        """How long a lane has waited goes on between its events."""
-        self._view.now = self._clock()
-        if self._drawn_at is not None:
-            self._region.draw("", self._rows())
-
-    def _show(self, event: RaceEvent) -> None:
-        self._view.apply(event, self._clock())
-        if isinstance(event, RaceFinish):
-            self._ended = True
-            console = make_console(self._out, plain=False)
-            width = min(console.width, terminal_size(self._err)[0])
-            told = verdict_lines(event, width)
-            self._region.release("", self._rows(len(told)))
-            print_lines(console, told, width)
-        elif self._drawn_at is None or self._clock() - self._drawn_at >= REFRESH_SECONDS:
-            self._region.draw("", self._rows())
-            self._drawn_at = self._clock()
-
-    def close(self) -> None:
-        """Keeps what was drawn last, and shows the cursor again."""
-        self._ticks.close()
-        if self._drawn_at is None or self._ended:
-            return
-        self._ended = True
-        with suppress(OSError, ValueError):
-            self._region.release("", self._rows())
-
-    def _rows(self, below: int = 0) -> list[Text]:
+    def rows(below: int = 0) -> list[Text]:
         """The frame, such that so many rows `below` it scroll none of it away."""
-        width, height = terminal_size(self._err)
-        return frame_rows(self._view, width, height - below)
+        width, height = region.size()
+        return frame_rows(view, width, height - below)
+
+    def tick() -> None:
+        """How long a lane has waited goes on between its events."""
+        view.now = clock()
+        if view.state.start:
+            region.draw("", rows())
+
+    def show(event: RaceEvent) -> None:
+        if isinstance(event, RaceFinish):
+            ticks.close()
+        with drawing:
+            now = clock()
+            view.apply(event, now)
+            if isinstance(event, RaceFinish):
+                width = min(console.width, region.size()[0])
+                told = verdict_lines(event, width)
+                region.release("", rows(len(told)))
+                print_lines(console, told, width)
+            elif region.due(now):
+                region.draw("", rows())
+
+    with ExitStack() as ticks:
+        ticks.enter_context(ticking(tick, drawing, TICK_SECONDS))
+        try:
+            yield show
+        finally:
+            ticks.close()
+            if view.state.start and not view.state.finish:
+                with suppress(OSError, ValueError):  # the terminal is gone
+                    region.release("", rows())
 
 
 def race_picture(events: Sequence[RaceEvent]) -> str:
@@ -286,66 +270,35 @@ def _settings(state: RaceState) -> list[str]:
 
 
 class RaceView:
-    """A race so far, and its lanes' texts: append-only, filtered as one stream each. It is `now`; what is waited for
-    began at `since`.
-
-    `lengths` says how many spans of its text a lane had after each round.
-    """
+    """A race so far, and its lanes' texts. It is `now`; what is waited for began at `since`."""
 
     def __init__(self) -> None:
         self.state, self.now, self.since = RaceState(), 0.0, 0.0
-        self._filters = {name: TerminalFilter() for name in LANES}
-        self._tokens = {name: TokenStream() for name in LANES}
-        self._spans: dict[LaneName, list[tuple[str, str]]] = {name: [] for name in LANES}
-        self._lengths: dict[LaneName, list[int]] = {name: [] for name in LANES}
+        self._texts: dict[LaneName, AnswerText] = {}
 
     def apply(self, event: RaceEvent, now: float = 0.0) -> None:
         """One more event."""
         self.state.apply(event)
         self.now = now
+        if not isinstance(event, LaneStep) or isinstance(event.event, Start | Prefill):
+            self.since = now
         if not isinstance(event, LaneStep):
-            self.since = now
             return
-        if isinstance(event.event, Start | Prefill):
-            self.since = now
-        name, race = event.lane, self.state.start
-        filtered, begun = self._filters[name], self.state.lanes[name].start
-        coloured = begun is not None and begun.k != 0
         match event.event:
-            case Start() if race is not None and race.raw:
-                self._append(name, safe(race.prompt), "dim")
+            case Start(k=k):
+                race = self.state.start
+                self._texts[event.lane] = AnswerText(k != 0, race.prompt if race and race.raw else "")
             case RoundDone() as done:
-                self._tokens[name].expect(done)
-                for kind, text, said in self._tokens[name].feed(done.text):
-                    style = GUESSED if kind is TokenKind.ACCEPTED else OWN
-                    self._append(name, filtered.feed(text) if said else "", style if coloured else "")
-                self._lengths[name].append(len(self._spans[name]))
-            case Finish() as finish:
-                # What was held back belongs to the last round.
-                self._append(name, filtered.feed(finish.text_tail) + filtered.finish(), OWN if coloured else "")
-                self._lengths[name][-1:] = [len(self._spans[name])]
+                self._texts[event.lane].add(done)
+            case Finish(text_tail=tail):
+                self._texts[event.lane].end(tail)
 
     def text_rows(self, name: LaneName, width: int, height: int) -> list[Text]:
         """The last `height` rows, of at most `width` cells, of what the lane has written by the shown time."""
         lane = self.state.lanes[name]
-        rounds = lane.by(self.state.shown_seconds)[1]
-        if not rounds:
-            return [Text(_waiting(lane, self.state, self.now - self.since, width), "dim")]
-        spans = self._spans[name][: self._lengths[name][rounds - 1]]
-        first, length = len(spans), 0
-        while first and (length <= width * height or "\n" not in spans[first][0]):  # whole lines, and enough of them
-            first -= 1
-            length += len(spans[first][0])
-        shown, rows, place = Text.assemble(*spans[first:]), list[Text](), 0
-        for line in shown.plain.split("\n"):
-            full, rest = folds(line, 0, len(line), width)
-            rows += [shown[place + begin : place + end] for begin, end in [*full, (rest, len(line))]]
-            place += len(line) + 1
-        return rows[-height:]
-
-    def _append(self, name: LaneName, text: str, style: str) -> None:
-        if text:
-            self._spans[name].append((text.replace("\t", "    "), style))
+        if rounds := lane.by(self.state.shown_seconds)[1]:
+            return self._texts[name].upto(rounds, width)[-height:]
+        return [Text(_waiting(lane, self.state, self.now - self.since, width), "dim")]
 
 
 def frame_rows(view: RaceView, width: int, height: int, tallest: int = TALLEST) -> list[Text]:

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,15 +18,15 @@ import typer
 
 from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.export import write_export
-from specdec_cli.command.options import LookOptions
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Event, Failure, Prefill, RoundDone
 from specdec_cli.pairs.pair import DEMO
 from specdec_cli.session.signals import Interrupt
+from specdec_cli.terminal.look import Look, ReplayLook
 
 if TYPE_CHECKING:
     from specdec_cli.core.trace import Trace
-    from specdec_cli.terminal.display import Display, Look
+    from specdec_cli.terminal.display import OnEvent
 
 app = typer.Typer()
 EXAMPLES = """specdec run --trace answer.jsonl 'Return the lines of a file.'
@@ -40,7 +41,7 @@ def replay(
     file: Path,
     speed: float | None = None,
     svg: Path | None = None,
-    display: LookOptions,
+    display: ReplayLook,
 ) -> None:
     """Play a trace again, or export it as a picture.
 
@@ -55,7 +56,7 @@ def replay(
     name = DEMO if trace.replies[0].start.target == f"specdec:{DEMO}/target" else ""
     finished = True
     if svg is None:
-        finished = _play(trace, name, speed, display.look)
+        finished = _play(trace, name, speed, Look(**asdict(display)))
     else:
         write_export("--svg", svg, trace_picture(trace, name), shown=not display.quiet, plain=display.plain)
     if finished and trace.cut_short and not display.quiet:
@@ -73,9 +74,9 @@ def _play(trace: Trace, name: str, speed: float | None, look: Look) -> bool:
         interrupt = stack.enter_context(Interrupt())
         watched = sys.stdout.isatty() or sys.stderr.isatty()
         pause = paced(speed or (1.0 if watched else math.inf), interrupt.requested)
-        display = stack.enter_context(screen)
+        show = stack.enter_context(screen)
         for reply in trace.replies:
-            if not play(reply.events(), display, pause):
+            if not play(reply.events(), show, pause):
                 return not interrupt.requested()
             if isinstance(reply.end, Failure):
                 print_error(sys.stderr, reply.end, look.plain)
@@ -89,12 +90,12 @@ Sleep = Callable[[float], None]
 _SLICE_SECONDS: Final = 0.05
 
 
-def play(events: Iterable[Event], display: Display, pause: Pause) -> bool:
+def play(events: Iterable[Event], show: OnEvent, pause: Pause) -> bool:
     """Shows the events, each after its pause; False if a pause ended it before the last one."""
     for event in events:
         if not pause(event):
             return False
-        display.handle(event)
+        show(event)
     return True
 
 

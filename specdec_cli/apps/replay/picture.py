@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 from rich.text import Text
 
-from specdec_cli.core.judged import Judged, TokenStream
 from specdec_cli.core.trace import Trace, TraceReply
 from specdec_cli.terminal.export import COLUMNS, picture
-from specdec_cli.terminal.panel.answer import AnswerRows
+from specdec_cli.terminal.panel.answer import AnswerText
 from specdec_cli.terminal.panel.frame import frame_rows
 from specdec_cli.terminal.panel.rounds import round_rows
 from specdec_cli.terminal.panel.state import PanelState, drafting
@@ -34,10 +31,9 @@ def trace_picture(trace: Trace, name: str) -> str:
 
 def answer(reply: TraceReply, width: int) -> list[Text]:
     """What the reply said, as it is printed above the panel."""
-    rows, stream, colours, tokens = AnswerRows(), TokenStream(), drafting(reply.start), list[Judged]()
+    text = AnswerText(drafting(reply.start))
     for done in reply.rounds:
-        stream.expect(done)
-        tokens += stream.feed(done.text)
-    tokens += stream.feed(reply.finish.text_tail)
-    fed = [rows.feed(token.piece, width, token.kind if colours else None) for token in tokens if token.said]
-    return [*chain.from_iterable(fed), *rows.finish(width)]
+        text.add(done)
+    text.end(reply.finish.text_tail)
+    *rows, last = text.upto(len(reply.rounds), width)
+    return [*rows, last] if last else rows

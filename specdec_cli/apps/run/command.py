@@ -41,7 +41,7 @@ from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import warning_of_load
 
 if TYPE_CHECKING:
-    from specdec_cli.terminal.display import Display
+    from specdec_cli.terminal.display import OnEvent
 
 app = typer.Typer()
 EXAMPLES = """specdec run 'Return the lines of a file.'
@@ -79,18 +79,19 @@ def run(
         return chat_instead(chat, context, models, preset)
     asked = AnswerSettings.read(answer, sampling, shape)
     text, predicted = read_prompt(prompt, file), file_text(predict, "--predict", "name a file of what you expect")
-    said = {"shown": display.notices, "plain": display.plain}
+    said: dict[str, Any] = {"shown": display.notices, "plain": display.plain}
     warn_of_unused_k(models, asked.k, **said)
     spec = without_reason(specify(models, asked.ks, raw=raw, **said))
     if predicted and models.drafter is None and spec.drafter != NONE.name:
         spec = replace(spec, drafter=DEFAULT_DRAFTER)  # the pair's own may look nothing up
     request = replace(asked.request(spec), predict=predicted)
     require_lookups(predicted, request.drafter, request.k)
-    watched = display.look.is_watched(sys.stderr)
+    watched = display.is_watched(sys.stderr)
     doubt = warning_of_load(watched)
     with ExitStack() as stack:
-        screen = stack.enter_context(display.open(spec.pair.name))
-        reserve_tokens = answer.max_tokens + len(text) // 3
+        show = stack.enter_context(display.open(spec.pair.name))
+        needed = answer.max_tokens + len(text) // 3
+        reserve_tokens = min(needed, answer.max_context or needed)
         began = time.monotonic()
         session = load_session(spec, models, reserve_tokens=reserve_tokens, request=request, **said)
         if display.verbose:
@@ -103,7 +104,7 @@ def run(
         interrupt = stack.enter_context(Interrupt(stuck=display.answer_press))
         stack.enter_context(display.no_echo())
         events = session.reply(ids, request, interrupt.requested, raw, measures_last=watched)
-        finish = show_events(events, screen)
+        finish = show_events(events, show)
     if doubt and finish.stats.get("estimated_speedup"):
         from specdec_cli.terminal.display import print_notice
 
@@ -133,18 +134,18 @@ def _warn_of_reference_blas(plain: bool) -> None:
         print_notice(sys.stderr, f"mlx computes with its slow reference BLAS here: {blas.INSTALL}", plain)
 
 
-def show_events(events: Iterator[Event], display: Display) -> Finish:
-    """Hand every event to `display`; a failure after the start is an event too before it goes on as an error."""
+def show_events(events: Iterator[Event], show: OnEvent) -> Finish:
+    """Show every event; a failure after the start is an event too before it goes on as an error."""
     started = False
     try:
         for event in events:
             started = True
-            display.handle(event)
+            show(event)
             if isinstance(event, Finish):
                 return event
     except SpecdecError as error:
         if started:
-            display.handle(Failure(error.message, error.hint, error.exit_code))
+            show(Failure(error.message, error.hint, error.exit_code))
             error.told = True
         raise
     raise SpecdecError("the session ended without a finish event", "please report this")

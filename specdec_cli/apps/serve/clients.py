@@ -15,10 +15,8 @@ KEY = "SPECDEC_API_KEY"
 ANY_KEY = "specdec"
 # Of a pair whose context has no end, for clients that must be told a number; and the longest answers to ask for.
 USUAL_CONTEXT, MOST_ANSWER = 32_768, 8192
-# Claude Code keeps its own window below that.
-LEAST_COMPACT_WINDOW = 100_000
-# What coding agents send with their first word.
-AGENT_TOKENS = 20_000
+# What coding agents send with their first word. Claude Code summarizes where less than this and an answer has room.
+AGENT_TOKENS, CLAUDE_SPARE_TOKENS = 20_000, 13_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +49,13 @@ class Address:
 class Client:
     """A program: `place` is where its settings go, `first` what is done before it starts where there is a key.
 
-    An `agent` sends much. `warning` is what the program says that means nothing here.
+    An agent needs a context of `least_tokens`. `warning` is what the program says that means nothing here.
     """
 
     write: Callable[[Address], str]
     place: str
     first: str = f"start it with {KEY} in the environment"
-    agent: bool = True
+    least_tokens: int = AGENT_TOKENS
     warning: str = ""
 
 
@@ -76,9 +74,8 @@ def claude(to: Address) -> str:
     tiers = ("OPUS", "SONNET", "HAIKU", "FABLE")
     models = ["ANTHROPIC_MODEL", *(f"ANTHROPIC_DEFAULT_{tier}_MODEL" for tier in tiers), "CLAUDE_CODE_SUBAGENT_MODEL"]
     values = {"ANTHROPIC_BASE_URL": to.url, **dict.fromkeys(models, to.model)}
-    values["CLAUDE_CODE_MAX_OUTPUT_TOKENS"] = str(to.answer_tokens)
-    if to.tokens >= LEAST_COMPACT_WINDOW:
-        values["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(to.tokens)
+    sizes = {"CLAUDE_CODE_MAX_CONTEXT_TOKENS": to.tokens, "CLAUDE_CODE_MAX_OUTPUT_TOKENS": to.answer_tokens}
+    values |= {name: str(tokens) for name, tokens in sizes.items()}
     values["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"] = "1"
     return _exports(values, "ANTHROPIC_AUTH_TOKEN", to)
 
@@ -154,17 +151,21 @@ CLIENTS: Mapping[str, Client] = {
         "~/.codex/specdec.config.toml (mkdir -p ~/.codex before); then codex --profile specdec",
         warning="codex will say that it has no metadata for {model}: that does not matter, its context is in here",
     ),
-    "claude": Client(claude, "the shell that then starts claude"),
+    "claude": Client(
+        claude,
+        "the shell that then starts claude",
+        least_tokens=AGENT_TOKENS + CLAUDE_SPARE_TOKENS + MOST_ANSWER,
+    ),
     "opencode": Client(opencode, "opencode.json in the project, or ~/.config/opencode/opencode.json"),
     "qwen-code": Client(qwen_code, "~/.qwen/settings.json, or .qwen/settings.json in the project; then qwen"),
     "continue": Client(continue_, "~/.continue/config.yaml", f"a key goes into ~/.continue/.env as {KEY}=…"),
     "zed": Client(zed, "Zed's settings.json"),
-    "aider": Client(aider, "the shell that then starts aider", agent=False),
+    "aider": Client(aider, "the shell that then starts aider", least_tokens=0),
     "llm": Client(
         llm,
         'extra-openai-models.yaml in the folder that dirname "$(llm logs path)" names; then llm -m {model}',
         f'llm must keep the key: llm keys set specdec --value "${KEY}"',
-        agent=False,
+        least_tokens=0,
     ),
 }
 
@@ -179,9 +180,9 @@ def notes(name: str, to: Address) -> list[str]:
         found.append(f"{client.first}: it wants a key, and any will do")
     if client.warning:
         found.append(client.warning.format(model=to.model))
-    if client.agent and to.context is not None and to.context < AGENT_TOKENS:
+    if to.context is not None and to.context < client.least_tokens:
         found.append(f"{to.model}'s context ({to.context}) is too small for an agent: choose a pair with --pair")
-    if client.agent and not to.tools:
+    if client.least_tokens and not to.tools:
         found.append(f"{to.model} calls no functions, which agents need: choose a pair with --pair")
     return found
 

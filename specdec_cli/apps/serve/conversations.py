@@ -80,7 +80,7 @@ class Conversations:
         """The one in which `job` has the least to read, in use from now on."""
         prompt, identity, ends = list(job.prompt), job.conversation_id, job.reusable_prefixes
         near, reach = self._nearest(prompt, identity)
-        if near and not near.busy and self._continues(near, prompt, identity):
+        if near and not near.busy and self._continues(near, prompt):
             found = near
         else:
             found = self._begin(near.slot.copy(reach) if near and reach >= SHORTEST_COPY else None)
@@ -131,7 +131,6 @@ class Conversations:
         reach = best.slot.reach(prompt) if best else 0
         return (best, reach) if reach else (None, 0)
 
-    def _continues(self, kept: CachedConversation, prompt: Sequence[int], identity: str | None) -> bool:
+    def _continues(self, kept: CachedConversation, prompt: Sequence[int]) -> bool:
         """Whether `prompt` goes on with this conversation, whose last answer it may leave out or change."""
-        same = identity is not None and kept.conversation_id == identity
-        return same or kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS
+        return kept.slot.shared(prompt) >= kept.goes_on_at - OPENING_TOKENS

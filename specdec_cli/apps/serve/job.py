@@ -25,10 +25,11 @@ class Job:
     """What to generate: `request` to `prompt` (ids).
 
     `reusable_prefixes` are the lengths of the prompt's prefixes that later prompts probably share (system message, each
-    turn), in ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `conversation_id` names
-    the conversation where the client does. `endpoint` says who asks, for the operator, such as `chat/completions`. With
-    `raw` the answer continues the prompt's text, as in `Session.reply`. `pair` is the one that answers, empty for the
-    scheduler's first. With `unloads` the models go as soon as no job is left, unless one came later that keeps them.
+    turn), in ascending order: where a cache cannot be trimmed, a snapshot is worth most there. `conversation_id` is the
+    client's name for it, which others of its conversations may have too. `endpoint` says who asks, for the operator,
+    such as `chat/completions`. With `raw` the answer continues the prompt's text, as in `Session.reply`. `pair` is the
+    one that answers, empty for the scheduler's first. With `unloads` the models go as soon as no job is left, unless
+    one came later that keeps them.
     With `open_ended` nobody asked for the answer's length: it is shorter where the memory holds no more.
     """
 

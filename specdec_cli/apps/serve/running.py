@@ -127,16 +127,20 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Why requests for a pair never share passes, empty where they may, and whether these may hold drafts."""
+    """Why requests for a pair never share passes, empty where they may; whether these may hold drafts, and whether the
+    steps of these are shared.
+    """
 
     refusal: str = ""
     takes_drafts: bool = False
+    shares_steps: bool = False
 
     @classmethod
-    def of(cls, network: Network) -> Proof:
-        """What `prove` finds of `network`."""
+    def of(cls, network: Network, draft: Network | None) -> Proof:
+        """What `prove` finds of a target's `network` and its `draft` model."""
         try:
-            return cls(takes_drafts=prove(network).takes_drafts)
+            batch = prove(network, draft)
+            return cls("", batch.takes_drafts, batch.drafts is not None)
         except Refused as error:
             return cls(error.message)
 
@@ -189,12 +193,11 @@ class Sharing:
         # Of what the last pass was, and the seconds of the drafts of the next one.
         self._answered: type[Ask] = Part
         self._drafting_seconds = 0.0
-        network, draft = pair.first.target.network, pair.first.draft
-        self.proof = proof or (Proof.of(network) if parallel > 1 else Proof())
+        network, model = pair.first.target.network, pair.first.draft
+        draft = model.network if isinstance(model, CachedModel) else None
+        self.proof = proof or (Proof.of(network, draft) if parallel > 1 else Proof())
         if parallel > 1 and not self.proof.refusal:
-            takes_drafts = self.proof.takes_drafts
-            steps_of = draft.network if takes_drafts and isinstance(draft, CachedModel) else None
-            self._batch = Batch(network, takes_drafts, steps_of)
+            self._batch = Batch(network, self.proof.takes_drafts, draft if self.proof.shares_steps else None)
 
     def member(self, job: Job) -> Member | None:
         """The place of `job`: none where its text depends on its rounds, being drawn under a seed with a fixed K."""
@@ -281,8 +284,7 @@ class Sharing:
         Where drafts are taken back, rows have columns without a token.
         """
         longest = max(map(self._tokens, jobs)) + MOST_GAPS * self.proof.takes_drafts
-        shares_steps = self._batch is not None and self._batch.drafts is not None
-        parts = self._pair.fit.sizes(longest)[: 1 + shares_steps]
+        parts = self._pair.fit.sizes(longest)[: 1 + self.proof.shares_steps]
         return sum(part.row_bytes for part in parts) << (len(jobs) - 1).bit_length()
 
     def _tokens(self, job: RunningJob) -> int:

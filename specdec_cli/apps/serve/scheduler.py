@@ -32,8 +32,8 @@ from specdec_cli.system.machine import awake
 
 # Longest wait for the round in flight when the scheduler closes.
 CLOSING_SECONDS = 30.0
-# So long nobody must have asked for anything before freed buffers go: those of conversations that gave way stay after
-# the last answer.
+# So long nobody must have asked for anything before the machine may sleep, for what keeps it awake is a process, and
+# before freed buffers go: those of conversations that gave way stay after the last answer.
 IDLE_SECONDS = 60.0
 
 
@@ -110,6 +110,7 @@ class Scheduler:
         self._jobs: tuple[RunningJob, ...] = ()
         self._fair = FairClock()
         self._unloads = False
+        self._awake: ExitStack | None = None
         self._beginning: JobHandle | None = None
         self._fits: dict[str, Fit] = {}
         self._proofs: dict[str, Proof] = {}
@@ -200,6 +201,7 @@ class Scheduler:
             self._end_all(unforeseen(reason(error)))
         finally:
             self._loaded.set()
+            self._let_sleep()
             device.leave_thread()
 
     def _end_all(self, failure: SpecdecError) -> None:
@@ -215,8 +217,8 @@ class Scheduler:
             self._end_cancelled()
             self._begin()
             if self._jobs:
-                with awake():  # an agent's answer may outlast the patience of a machine that nobody touches
-                    self._work()
+                self._stay_awake()
+                self._work()
             else:
                 self._rest()
         for handle in self._running:
@@ -232,6 +234,17 @@ class Scheduler:
             self._next_turn()
             self._end_cancelled()
             self._begin()
+
+    def _stay_awake(self) -> None:
+        """An agent's answer may outlast the patience of a machine that nobody touches."""
+        if self._awake is None:
+            self._awake = ExitStack()
+            self._awake.enter_context(awake())
+
+    def _let_sleep(self) -> None:
+        if self._awake is not None:
+            self._awake.close()
+            self._awake = None
 
     def _use(self, name: str) -> Loaded:
         """The pair `name`, loaded if it is not here; one at a time. Raises: what `load` raises, in two lines."""
@@ -376,10 +389,10 @@ class Scheduler:
             self._end(handle, Finish("interrupted", "", (), "", Stats().to_dict()))
 
     def _rest(self) -> None:
-        """Until a job comes. Meanwhile freed buffers are given back, and the models dropped."""
-        acts: list[tuple[float, Callable[[], object]]] = []
+        """Until a job comes. Meanwhile the machine may sleep, freed buffers are given back, and the models dropped."""
+        acts: list[tuple[float, Callable[[], object]]] = [(IDLE_SECONDS, self._let_sleep)]
         if self._here is not None:
-            acts = [(IDLE_SECONDS, clear_cache)]
+            acts.append((IDLE_SECONDS, clear_cache))
             idle_seconds = 0.0 if self._unloads else self.options.idle_seconds
             if idle_seconds is not None:
                 acts.append((idle_seconds, self._unload))

@@ -111,7 +111,7 @@ class DraftTrainee(Trainee):
     def piece_bytes(self) -> int:
         tokens = PIECE + SAID
         network = self._draft.network
-        experts = experts_a_token(network.module, network.expert_shares)
+        experts = experts_a_token(network.module, network.read_shares)
         kept = value_bytes(network.module.layers, tokens, experts=experts)
         return kept + self._logit_bytes(self._draft.vocab_size, tokens)
 
@@ -164,7 +164,7 @@ class HeadTrainee(Trainee):
     @property
     def piece_bytes(self) -> int:
         head = self._head.head
-        experts = experts_a_token(head.module, head.expert_shares)
+        experts = experts_a_token(head.module, head.read_shares)
         kept = value_bytes([head.module], PIECE + SAID, self.k, experts)
         return kept + self._logit_bytes(self.pair.first.target.vocab_size, self.k * SAID)
 

@@ -24,6 +24,7 @@ from specdec_cli.core.kinds import DEFAULT_DRAFTER
 from specdec_cli.core.request import DEFAULT_K
 from specdec_cli.pairs.catalog import findable, registry
 from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import REMEDIES
 from specdec_cli.pairs.pair import DEMO, NAME, Pair
 from specdec_cli.pairs.registry import add_pair, user_file
 from specdec_cli.pairs.tuned import folder_of, tuned_folder
@@ -47,7 +48,7 @@ def run(options: TuneOptions) -> None:
     files = find(spec)
     learning(options.what, spec.pair, files.draft_kind, files.names[1])  # before any weight is read
     reserve = 2 * (documents.PIECE + documents.SAID)
-    session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False)
+    session = load_session(spec, models, reserve_tokens=reserve, shown=True, remember_costs=False, without=[*REMEDIES])
     learner = trainee(options.what, spec, session.pair, k, options.seed)
     sizes = learner.learning_bytes, learner.piece_bytes
     lesson = PIECES if options.predict_only else fitting_pieces(spec, session.pair, *sizes)
@@ -74,16 +75,20 @@ def run(options: TuneOptions) -> None:
 
 
 def _name(out: str | None, pair: Pair, what: str | None) -> str:
-    """Raises: UsageError for what is no name, or the name of another pair."""
+    """Raises: UsageError for what is no name, or that of another pair or of what was tuned, in any case.
+
+    A Mac's disk takes two names that differ by case alone for one.
+    """
     ending = "medusa" if what == "medusa" else "tuned"
     name = out or (pair.name if folder_of(pair) else f"{pair.name}-{ending}")
     if not NAME.fullmatch(name):
         raise UsageError(f"--out {name!r} is not a valid name for a pair", "use letters, digits, dots, - and _ only")
-    known = registry().pairs.get(name)
-    if name == DEMO or (known and folder_of(known) != tuned_folder() / name):
-        raise UsageError(
-            f"--out {name} names another pair, which would be lost", f"for example: --out {pair.name}-mine"
-        )
+    known, hint = registry().pairs, f"for example: --out {pair.name}-mine"
+    taken = [*known, *(folder.name for folder in tuned_folder().glob("*"))]
+    if alike := next((one for one in taken if one != name and one.lower() == name.lower()), ""):
+        raise UsageError(f"--out {name} is {alike} but for its case, which would be lost", hint)
+    if name == DEMO or (name in known and folder_of(known[name]) != tuned_folder() / name):
+        raise UsageError(f"--out {name} names another pair, which would be lost", hint)
     return name
 
 

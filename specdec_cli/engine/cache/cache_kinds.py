@@ -9,7 +9,7 @@ anything else               put back to before the pass; the kept tokens are fed
 
 from __future__ import annotations
 
-import io
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -190,11 +190,31 @@ def parts_of(contents: Any) -> tuple[dict[str, Any], dict[str, mx.array]]:
     return {path: value for path, value in values.items() if path not in arrays}, arrays
 
 
-def as_bytes(arrays: Mapping[str, mx.array], metadata: Mapping[str, str]) -> io.BytesIO:
-    """Safetensors, with the `metadata` in its header."""
-    data = io.BytesIO()
-    mx.save_safetensors(data, dict(arrays), dict(metadata))
+def as_bytes(arrays: Mapping[str, mx.array], metadata: Mapping[str, str]) -> bytearray:
+    """Safetensors, with the `metadata` in its header.
+
+    Slices are copied one at a time: mlx's own writer holds a copy of all of them beside the bytes.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for path, array in arrays.items():
+        begin, end = end, end + array.nbytes
+        header[path] = {"dtype": _word(array.dtype), "shape": array.shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = bytearray(8 + len(text) + end)
+    data[: 8 + len(text)] = len(text).to_bytes(8, "little") + text
+    place = memoryview(data)[8 + len(text) :]
+    for path, array in arrays.items():
+        begin, end = header[path]["data_offsets"]
+        place[begin:end] = memoryview(array.reshape(-1).view(mx.uint8))  # type: ignore[arg-type]  # mlx has no buffers
     return data
+
+
+def _word(dtype: mx.Dtype) -> str:
+    """Safetensors' own, such as `BF16`."""
+    name = str(dtype).removeprefix("mlx.core.")
+    return name.replace("float", "f").replace("uint", "u").replace("int", "i").upper()
 
 
 def read_contents(outline: Mapping[str, Any], file: Path) -> Any:

@@ -33,9 +33,9 @@ class Columns:
     """What the rows' columns hold, the same in every layer, counted from their common end.
 
     `tokens` that each row holds before the pass; `gaps`: its columns without a token behind its first one, of which
-    `taken_back` are its last ones. `places` [B, C] are the positions of what the last C columns hold; None where no row
-    has a gap, so that its length says all. `after` is what a layer's offset [B] is once it was fed. There is room for
-    `expected` rows at least.
+    `taken_back` at least are its last ones. `places` [B, C] are the positions of what the last C columns hold; None
+    where no row has a gap, so that its length says all. `after` is what a layer's offset [B] is once it was fed. There
+    is room for `expected` rows at least.
     """
 
     expected: int = 1
@@ -76,13 +76,12 @@ class Columns:
         self.taken_back = [tokens - n + last * (not n) for last, n in zip(self.taken_back, fed, strict=True)]
 
     def take_back(self, row: int, count: int) -> None:
-        """The last `count` tokens of `row`, with no gap between them, are none any more."""
+        """The last `count` tokens of `row` are none any more, wherever they are."""
         if count:
             places = self.last(self.most())
-            end = self.taken_back[row] + count
-            places[row, -end:] = NOTHING
-            self.places = places
             self.tokens[row] -= count
+            places[row] = mx.where(places[row] < self.tokens[row], places[row], NOTHING)
+            self.places = places
             self.gaps[row] += count
             self.taken_back[row] += count
 
@@ -401,7 +400,7 @@ class Rows:
                 part.end_pass(fed)
 
     def take_back(self, row: int, count: int) -> None:
-        """The last `count` tokens of `row` are none any more; all were fed since the last that stays."""
+        """The last `count` tokens of `row` are none any more."""
         self._columns.take_back(row, count)
 
     def join(self, layers: Sequence[Any], length: int) -> None:

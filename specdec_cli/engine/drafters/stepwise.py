@@ -72,8 +72,8 @@ class StepwiseDrafter(Drafter):
 class ModelDrafter(StepwiseDrafter):
     """A small language model that decodes ahead of the target. Law: the target is never cut to the draft.
 
-    The draft's logits are cut or padded to the target's `vocab_size`. Context ids that the draft has no embedding for
-    are fed as its last id: they only cost acceptance.
+    The draft's logits are cut or padded to the target's `vocab_size`. Ids that the draft has no embedding for, of the
+    context or drafted under a constraint, are fed as its last id: they only cost acceptance.
     """
 
     name = MODEL.name
@@ -81,7 +81,7 @@ class ModelDrafter(StepwiseDrafter):
     def __init__(self, draft: CachedModel, vocab_size: int, rule: AcceptanceRule) -> None:
         super().__init__(rule)
         self._draft = draft
-        self._vocab_size = vocab_size
+        self._vocab_size, self._lacks_ids = vocab_size, draft.vocab_size < vocab_size
         self._began = False
 
     def _read(self, context: Sequence[int]) -> Iterator[int]:
@@ -110,7 +110,7 @@ class ModelDrafter(StepwiseDrafter):
         return self._step(self._draft.unfed(self._ids(context)))
 
     def _next_logits(self, token: mx.array) -> Scored:
-        return self._step(token)
+        return self._step(mx.minimum(token, self._draft.vocab_size - 1) if self._lacks_ids else token)
 
     def _step(self, tokens: mx.array) -> Scored:
         step = DraftStep(self._draft, tokens)
@@ -157,7 +157,7 @@ class TranslatedDrafter(ModelDrafter):
         return self._text.tokens_at(self._draft.length)
 
     def _next_logits(self, token: mx.array) -> Scored:
-        return super()._next_logits(self._tables.ids[token])
+        return self._step(self._tables.ids[token])
 
     def _fit(self, logits: mx.array) -> mx.array:
         return self._tables.scores(logits)

@@ -20,7 +20,7 @@ from specdec_cli.core.errors import Refused, SpecdecError
 from specdec_cli.engine.cache.cache_kinds import detached, without_room
 from specdec_cli.engine.cache.rollback import common_prefix
 from specdec_cli.engine.cache.shown import Shown
-from specdec_cli.engine.experts import bytes_read, expert_shares
+from specdec_cli.engine.experts import bytes_read, read_shares
 from specdec_cli.engine.heads.load_head import HeadAgreement, HeadNetwork
 from specdec_cli.engine.heads.mtp import HeadPass
 from specdec_cli.engine.hidden import OutputHead
@@ -51,9 +51,9 @@ class Head:
         self.weight_bytes: int = sum(value.nbytes for _, value in tree_flatten(module.parameters()))
         self.output_head = output_head_for(target, name).scored_by(module.output)
         token, state = mx.zeros(1, mx.int32), mx.zeros((1, 1, self.output_head.hidden_size))
-        self.expert_shares = expert_shares(module, lambda: self.read(token, state, module.new_cache(recent)))
+        self.read_shares = read_shares(module, lambda: self.read(token, state, module.new_cache(recent)))
         # Bytes that one drafted token reads: the head's, and the target's output head where that scores it.
-        own = sum(bytes_read(module, {**self.expert_shares, **module.shares}).values())
+        own = sum(bytes_read(module, {**self.read_shares, **module.shares}).values())
         self.step_bytes = round(own) + (self.output_head.nbytes if module.output is None else 0)
         target.hidden.expose()
 

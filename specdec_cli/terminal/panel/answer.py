@@ -7,8 +7,9 @@ from typing import Final
 from rich.cells import cell_len
 from rich.text import Text
 
-from specdec_cli.core.judged import TokenKind
-from specdec_cli.terminal.terminal import TerminalFilter
+from specdec_cli.core.events import RoundDone
+from specdec_cli.core.judged import TokenKind, TokenStream
+from specdec_cli.terminal.terminal import TerminalFilter, safe
 
 GUESSED: Final = "color(29)"
 OWN: Final = "bold color(98)"
@@ -60,9 +61,9 @@ class AnswerRows:
         self._filter = TerminalFilter()
         self._line = Text()
 
-    def feed(self, text: str, width: int, kind: TokenKind | None = None) -> list[Text]:
+    def feed(self, text: str, width: int, style: str | None = None) -> list[Text]:
         """The rows completed by `text`, each of at most `width` cells: no later text changes them."""
-        return self._grow(self._filter.feed(text), width, kind)
+        return self._grow(self._filter.feed(text), width, style)
 
     @property
     def row(self) -> Text:
@@ -74,8 +75,7 @@ class AnswerRows:
         rows = self._grow(self._filter.finish(), width, None)
         return [*rows, *self._grow("\n", width, None)] if self._line else rows
 
-    def _grow(self, text: str, width: int, kind: TokenKind | None) -> list[Text]:
-        style = ANSWER_STYLES.get(kind) if kind else None
+    def _grow(self, text: str, width: int, style: str | None) -> list[Text]:
         first, *others = text.split("\t")
         self._append(first, style)
         for part in others:
@@ -100,6 +100,45 @@ class AnswerRows:
             before = spans.pop().start
         if style:
             self._line.stylize(style, before)
+
+
+class AnswerText:
+    """What a reply said, as rows of any width after any of its rounds; while both only grow, no row is made twice."""
+
+    def __init__(self, coloured: bool, prompt: str = "") -> None:
+        """A `prompt` that the answer continues comes first, dim."""
+        self._coloured, self._tokens, self._filter = coloured, TokenStream(), TerminalFilter()
+        self._said: list[tuple[str, str | None]] = [(safe(prompt), "dim")]
+        self._ends = [1]  # by rounds: how much was said
+        self._width = self._fed = 0
+
+    def add(self, done: RoundDone) -> None:
+        """One more round."""
+        self._tokens.expect(done)
+        self._say(done.text)
+        self._ends.append(len(self._said))
+
+    def end(self, tail: str) -> None:
+        """What was held back until the end belongs to the last round."""
+        self._say(tail)
+        self._said.append((self._filter.finish(), OWN if self._coloured else None))
+        self._ends[-1] = len(self._said)
+
+    def upto(self, rounds: int, width: int) -> list[Text]:
+        """The rows after so many rounds; the last one may be empty, and still grows."""
+        end = self._ends[rounds]
+        if width != self._width or end < self._fed:
+            self._rows, self._complete, self._width, self._fed = AnswerRows(), list[Text](), width, 0
+        for text, style in self._said[self._fed : end]:
+            self._complete += self._rows.feed(text, width, style)
+        self._fed = end
+        return [*self._complete, self._rows.row]
+
+    def _say(self, text: str) -> None:
+        for token in self._tokens.feed(text):
+            if token.said:
+                style = ANSWER_STYLES[token.kind] if self._coloured else None
+                self._said.append((self._filter.feed(token.piece), style))
 
 
 def folds(line: str, start: int, end: int, width: int) -> tuple[list[tuple[int, int]], int]:

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from threading import RLock
-from typing import Final, TextIO
+from typing import TextIO
 
 from rich.text import Text
 
 from specdec_cli.core.events import Event, Failure, Finish, Prefill, Reading, RoundDone, Start
 from specdec_cli.core.judged import Judged, TokenStream
-from specdec_cli.terminal.panel.answer import AnswerRows
+from specdec_cli.terminal.look import Look
+from specdec_cli.terminal.panel.answer import ANSWER_STYLES, AnswerRows
 from specdec_cli.terminal.panel.frame import WIDEST, frame_rows
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.panel.rounds import RoundRows
@@ -25,8 +26,6 @@ from specdec_cli.terminal.panel.status import TICK_SECONDS, ticking
 from specdec_cli.terminal.summary import Closing, print_lines, summary
 from specdec_cli.terminal.terminal import has_colour, make_console, same_terminal, terminal_size
 from specdec_cli.terminal.writer import AnswerWriter
-
-REFRESH_SECONDS: Final = 0.1
 
 
 class PanelDisplay:
@@ -40,37 +39,32 @@ class PanelDisplay:
         self,
         out: TextIO,
         err: TextIO,
+        look: Look = Look(),  # noqa: B008 - frozen
         *,
         name: str = "",
         clock: Callable[[], float] = time.monotonic,
         make_rows: Callable[[], AnswerRows] = AnswerRows,
         stays: bool = True,
-        colour_answer: bool = True,
-        rounds: bool = False,
         closing: Closing = summary,
     ) -> None:
         """`name` is the pair's. `make_rows` splits an answer into rows. The last panel is erased unless it `stays`.
 
-        `rounds` prints every round above the panel, which then holds none.
+        Where rounds are printed, each is above the panel, which then holds none.
         """
-        self._err, self._clock, self._closing = err, clock, closing
-        self._make_rows, self._stays, self._rounds = make_rows, stays, rounds
+        self._clock, self._closing = clock, closing
+        self._make_rows, self._stays, self._rounds = make_rows, stays, look.rounds
         self._console = make_console(err, plain=False)
-        self._region = LiveRegion(self._console, err, self._size)
-        self._coloured = colour_answer and has_colour(self._console)
+        self._region = LiveRegion(self._console, err, lambda: terminal_size(err))
+        self._coloured = look.colour_answer and has_colour(self._console)
         self._answer = None if same_terminal(out, err) else AnswerWriter(out)
         self._state = PanelState(name=name)
         self._drawing, self._ticks = RLock(), contextlib.ExitStack()
         self._reset(coloured=False)
 
-    def _size(self) -> tuple[int, int]:
-        return terminal_size(self._err)
-
     def _reset(self, coloured: bool) -> None:
         self._rows = self._make_rows()
         self._tokens, self._colours = TokenStream(), coloured
         self._above: list[Text] = []
-        self._drawn_at: float | None = None
 
     def handle(self, event: Event) -> None:
         """Folds one event, and draws if a refresh is due."""
@@ -84,19 +78,18 @@ class PanelDisplay:
     def _show(self, event: Event, now: float) -> None:
         if isinstance(event, Start):
             self._reset(self._coloured and drafting(event))
-            self._record = RoundRows(event, min(self._size()[0], WIDEST), cut=False)
+            self._record = RoundRows(event, min(self._region.size()[0], WIDEST), cut=False)
         self._state = self._state.apply(event, now)
         if isinstance(event, RoundDone):
             if self._rounds:
-                self._above += self._record.row(event).wrap(self._console, self._size()[0])
+                self._above += self._record.row(event).wrap(self._console, self._region.size()[0])
             self._tokens.expect(event)
             self._say(event.text)
         if isinstance(event, Finish):
             self._finish(event)
         elif isinstance(event, Failure):
             self._leave()
-        elif self._drawn_at is None or now - self._drawn_at >= REFRESH_SECONDS:
-            self._drawn_at = now
+        elif self._region.due(now):
             self._refresh()
 
     def close(self) -> None:
@@ -117,12 +110,12 @@ class PanelDisplay:
             self._answer.write(text)
             return
         for token in tokens:
-            self._above += self._shown(token, self._size()[0])
+            self._above += self._shown(token, self._region.size()[0])
 
     def _shown(self, token: Judged, width: int) -> list[Text]:
         """The rows that a token completes. Before the first draft there is nothing to tell apart."""
-        kind = token.kind if self._colours and self._state.stats.draft_n else None
-        return self._rows.feed(token.piece, width, kind) if token.said else []
+        style = ANSWER_STYLES[token.kind] if self._colours and self._state.stats.draft_n else None
+        return self._rows.feed(token.piece, width, style) if token.said else []
 
     def _complete(self) -> str:
         """The complete rows that are not yet printed for good."""
@@ -130,7 +123,7 @@ class PanelDisplay:
         return "".join(f"{row}\n" for row in above)
 
     def _rest(self) -> str:
-        self._above += self._rows.finish(self._size()[0])
+        self._above += self._rows.finish(self._region.size()[0])
         return self._complete()
 
     def _tick(self) -> None:
@@ -141,12 +134,12 @@ class PanelDisplay:
     def _refresh(self) -> None:
         rows = self._frame()
         if self._answer is None:
-            self._above += self._rows.feed("", self._size()[0])  # the window may have become narrower
+            self._above += self._rows.feed("", self._region.size()[0])  # the window may have become narrower
             rows = [self._rows.row, *rows]
         self._region.draw(self._complete(), rows)
 
     def _frame(self) -> list[Text]:
-        return frame_rows(self._state, *self._size(), 0 if self._rounds else KEPT_ROUNDS)
+        return frame_rows(self._state, *self._region.size(), 0 if self._rounds else KEPT_ROUNDS)
 
     def _finish(self, event: Finish) -> None:
         self._say(event.text_tail, ends=True)
@@ -154,5 +147,5 @@ class PanelDisplay:
             self._answer.end()
         self._region.release(self._rest(), self._frame() if self._stays else ())
         if start := self._state.start:
-            width, _ = self._size()
+            width, _ = self._region.size()
             print_lines(self._console, self._closing(start, event, width, self._state.prefill, self._stays), width)

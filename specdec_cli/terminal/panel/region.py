@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Final, TextIO
 
 from rich.cells import cell_len
@@ -21,6 +22,7 @@ from rich.text import Text
 from specdec_cli.terminal.suspension import Suspension, in_background, may_draw
 from specdec_cli.terminal.terminal import encodable
 
+REFRESH_SECONDS: Final = 0.1
 _SYNC, _UNSYNC = "\x1b[?2026h", "\x1b[?2026l"  # one picture, not a flicker; ignored where unknown
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"  # where terminal and rich disagree on a width, the row is cut, never folded
@@ -33,12 +35,20 @@ class LiveRegion:
 
     def __init__(self, console: Console, stream: TextIO, size: Callable[[], tuple[int, int]]) -> None:
         """`size` gives (columns, rows) now."""
-        self._console, self._stream, self._size = console, stream, size
+        self._console, self._stream, self.size = console, stream, size
+        self._due_at = -inf
         # tmux folds the erased end of a row, too: there a row that becomes shorter is erased as a whole.
         self._keeps_erased = "TMUX" in os.environ
         self._drawn: list[int] = []
         self._held = False
         self._suspension = Suspension(self.leave, self.forget)
+
+    def due(self, now: float) -> bool:
+        """Whether a frame is to be drawn at `now` seconds: the first one, and those REFRESH_SECONDS after another."""
+        if now < self._due_at:
+            return False
+        self._due_at = now + REFRESH_SECONDS
+        return True
 
     def draw(self, above: str, rows: Sequence[Text]) -> None:
         """Prints `above` (complete lines, already filtered) for good and `rows` (each one screen row) below it."""
@@ -47,13 +57,14 @@ class LiveRegion:
             return
         shown = self._picture(above, rows, stays=False)
         # Before the write: after an interrupt in it the stream still flushes the rest, so all of it is drawn.
-        self._drawn = [min(row.cell_len, self._size()[0]) for row in rows]
+        self._drawn = [min(row.cell_len, self.size()[0]) for row in rows]
         self._held = True
         self._suspension.hold()
         self._write(f"{_SYNC}{_HIDE_CURSOR}{shown}{_UNSYNC}")
 
     def release(self, above: str, rows: Sequence[Text] = ()) -> None:
         """Prints `above` and a last frame for good and restores the terminal: cursor visible, on its own line."""
+        self._due_at = -inf
         if not (self._held or above or rows):
             return
         shown = self._picture(above, rows, stays=True)
@@ -77,7 +88,7 @@ class LiveRegion:
         """Each row as the terminal gets it."""
         if not rows:
             return []
-        self._console.width = self._size()[0]  # rich would ask stdin, whose terminal may be another
+        self._console.width = self.size()[0]  # rich would ask stdin, whose terminal may be another
         with self._console.capture() as capture:
             self._console.print(Text("\n").join(rows), end="", no_wrap=True, overflow="crop")
         return capture.get().split("\n")
@@ -88,7 +99,7 @@ class LiveRegion:
         What is left of the last one below is erased row by row: erasing from the top left corner down counts as
         clearing the screen, and then tmux and others first copy the whole frame into the scroll-back.
         """
-        width = self._size()[0]
+        width = self.size()[0]
         folded = [max(1, -(-cells // width)) for cells in self._drawn]
         to_top = f"\r{_UP * sum(folded[:-1])}" if folded else ""
         lines = [(line, cell_len(_STYLES.sub("", line))) for line in above.split("\n")[:-1]]

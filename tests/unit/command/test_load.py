@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 import shutil
 import sys
 from dataclasses import replace
 
 import pytest
+from typer.main import get_command
 
-from fakes.models import other_letters, tiny_folder
+from fakes.models import TINY, other_letters, tiny_folder
 from fakes.terminal import Terminal
 from fakes.world import BIG
 from specdec_cli.command.command import ask
 from specdec_cli.command.load import introduce_demo, load_session, specify
 from specdec_cli.command.options import ModelOptions
 from specdec_cli.core.errors import DoesNotFit, SpecdecError
+from specdec_cli.main import app
 from specdec_cli.pairs.choose import fitting
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import DEMO, Pair, Registry
 from specdec_cli.system.machine import physical_bytes
 from specdec_cli.terminal.panel import status
@@ -75,6 +81,47 @@ def test_a_pair_must_fit_unless_force_is_given(models, device_says):
     assert load_session(specify(forced), forced, **quiet).pair.names == (models.target, models.draft)
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A target and a draft that were made for contexts of 4096 tokens."""
+    root = tmp_path_factory.mktemp("long")
+    config = TINY | {"max_position_embeddings": 4096}
+    target, draft = (str(tiny_folder(root / name, config, seed=1)) for name in ("target", "draft"))
+    return ModelOptions(target=target, draft=draft)
+
+
+# Each command on a pair, with what needs more than 600 tokens, and an answer that is soon over.
+ASKED = {
+    "run": ["--raw", "-n", "900", "--regex", "a", "hi"],
+    "race": ["--raw", "-n", "900", "hi"],
+    "chat": ["--regex", "a", "hi"],
+    "audit": ["-n", "900"],
+    "bench": ["-n", "900"],
+    "tune": ["--text", __file__],
+    "pull": ["--max-context", "900"],
+}
+
+
+@pytest.mark.parametrize(
+    ("command", "tokens"), [(name, n) for name in ASKED for n in (0, 600) if n == 0 or name != "tune"]
+)
+def test_what_a_refused_pair_is_told_to_try_is_an_option_of_the_command_and_helps(
+    specdec, long, device_says, command, tokens
+):
+    """Four commands told of options that they have not, and to two `--max-context N` brought the same refusal."""
+    fit = Fit.of(find(specify(long))).at(tokens)
+    device_says(usable_bytes=int(fit.peak_bytes / HEADROOM) - (0 if tokens else fit.weight_bytes // 2))
+    line = [command, "--target", long.target, "--draft", long.draft, *ASKED[command]]
+    code, _, err = specdec(*line, stdin=b"")
+    hint = err.splitlines()[-1]
+    known = {one for option in get_command(app).commands[command].params for one in option.opts}
+    assert code == 5 and hint.startswith("hint: ") and {*re.findall(r"--[a-z-]+", hint)} <= known, err
+    if bound := re.search(r"--max-context \d+", hint):
+        assert tokens and specdec(*line, *bound[0].split(), stdin=b"")[0] == 0
+    else:
+        assert not tokens or command not in ("run", "chat", "pull")
+
+
 @pytest.mark.parametrize("spelled", ["./target", "absolute"])
 def test_a_folder_in_place_of_a_pairs_name_is_a_target(specdec, tiny_pair, monkeypatch, spelled):
     """`run -p ./model` and `check ./model` knew no pair of that name."""
@@ -102,13 +149,14 @@ def test_an_unknown_variable_gets_one_line_with_the_nearest_one(specdec, monkeyp
     """`specdec help environment` promised it, and nothing was said."""
     monkeypatch.setenv("SPECDEC_TEMPP", "1")
     monkeypatch.setenv("SPECDEC_ZZZZZ", "1")
-    monkeypatch.setenv("SPECDEC_NO_KEEP", "1")  # who kept nothing must hear that it is kept now
+    monkeypatch.setenv("SPECDEC_ADAPTER", "1")  # an option of another command
     monkeypatch.setenv("SPECDEC_DEBUG", "0")
     code, _, err = specdec("pairs")
     assert (code, err.splitlines()) == (
         0,
         [
-            "warning: no option reads SPECDEC_NO_KEEP; specdec chat --private",
+            "warning: no option reads SPECDEC_ADAPTER; a pair keeps it: specdec pairs add NAME --target ID "
+            "--adapter FOLDER …, then -p NAME",
             "warning: no option reads SPECDEC_TEMPP; the nearest: SPECDEC_TEMP",
             "warning: no option reads SPECDEC_ZZZZZ",
         ],

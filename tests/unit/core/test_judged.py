@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fakes.ui_script import drafted
-from specdec_cli.core.judged import Alignment, TokenStream, tokens_of
+from specdec_cli.core.judged import TokenStream, tokens_of
 
 
 @pytest.mark.parametrize(
@@ -107,21 +107,21 @@ def test_the_said_tokens_join_to_the_text_whatever_the_pieces_are(parts):
     assert [token.piece for token in lost + stream.rest()] == drafts
 
 
-# Which token each part of a text is from, where pieces and text disagree.
+def test_text_is_that_of_the_token_that_completed_it_and_what_no_token_completed_is_plain():
+    """A character of two tokens comes with the second; the last one began another, for which the tail has U+FFFD."""
+    done = replace(drafted(0, ["a", "\ufffd", "\ufffd"], 3, "\ufffd"), text="a日", texts=("a", "", "日", ""))
+    assert tokens([done], "\ufffd") == [("accepted", "a"), ("accepted", "日"), ("plain", "\ufffd")]
 
 
-def shares(pieces, *texts):
-    """The shares of the texts, keyed by the place of their token."""
-    alignment = Alignment()
-    alignment.expect(enumerate(pieces))
-    return [share for text in texts for share in alignment.feed(text)]
-
-
-def test_text_without_a_piece_goes_to_the_token_it_waited_for():
-    assert shares(["a", "\ufffd", "\ufffd", "b"], "a日b") == [(0, "a"), (1, ""), (2, "日"), (3, "b")]
-    assert shares(["\ufffd"] * 4, "日") == [(0, ""), (1, ""), (2, "日")]  # the fourth belongs to a later character
-
-
-def test_text_after_the_last_token_is_the_last_tokens_and_before_any_token_nobodys():
-    assert shares(["a"], "a", "!") == [(0, "a"), (0, "!")]
-    assert shares([], "?") == [(None, "?")]
+def test_text_that_is_told_apart_on_the_way_moves_no_kind():
+    """A server leaves out the tags of a thinking, and what is a call."""
+    stream = TokenStream()
+    stream.expect(drafted(0, ["<think>", "\n", "so"], 2, "</think>"))
+    stream.expect(drafted(1, ["\n", "yes"], 1, "no"))
+    found = [*stream.feed("\n"), *stream.feed("no"), *stream.rest()]
+    assert [(token.kind.value, token.piece) for token in found] == [
+        ("accepted", "\n"),
+        ("rejected", "so"),
+        ("rejected", "yes"),
+        ("correction", "no"),
+    ]

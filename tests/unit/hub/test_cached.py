@@ -92,6 +92,13 @@ def test_a_whole_model_is_found_by_branch_and_by_commit_and_under_another_spelli
     )
 
 
+@pytest.mark.parametrize("revision", [None, "main", COMMIT])
+def test_what_a_verdict_fetched_before_the_weights_is_no_part_of_a_model(cache, revision):
+    """Of a pair with a revision the first `check` worked, and then nothing did: it was "only partly here"."""
+    place(cache, {path: data for path, data in FILES.items() if path != WEIGHTS}, compared=False)
+    assert refusal(NAME, revision)[0].endswith("is neither a folder here nor in the model cache")
+
+
 CONFIG = "config.json"
 MISSING = f"{NAME} is only partly here: 1 file missing, first {CONFIG}"
 FOUND, PULLED = (Blob(CONFIG, data).etag[:12] for data in (b"[]", FILES[CONFIG]))

@@ -119,14 +119,14 @@ def test_what_is_set_is_shown_and_of_a_token_only_its_source(monkeypatch, tmp_pa
 
 
 # What the Hub answers, what the library says of it, and what a person can do.
-LOOK = "look at {page}, and at your login: hf auth whoami"
-SPELLING = "check the spelling; if it is private: hf auth login"
-LATER = "try again in a few minutes; hf auth login raises the limit of requests"
+LOOK = "look at {page}, and at your login: specdec doctor"
+SPELLING = f"check the spelling; if it is private, {client.LOG_IN}"
+LATER = f"try again in a few minutes; a login raises the limit: {client.LOG_IN}"
 GATED, NOT_FOUND = {"X-Error-Code": "GatedRepo"}, {"X-Error-Code": "RepoNotFound"}
 DISABLED = {"X-Error-Message": "Access to this resource is disabled."}
 SPENT = {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}
 REFUSALS = [
-    (403, GATED, "403 Client Error. Cannot access gated repo", "accept its licence at {page}, then: hf auth login"),
+    (403, GATED, "403 Client Error. Cannot access gated repo", f"accept its licence at {{page}}, then {client.LOG_IN}"),
     (404, NOT_FOUND, "404 Client Error. Repository Not Found", SPELLING),
     (404, {}, "Client error '404 Not Found'", SPELLING),
     (401, {}, "Client error '401 Unauthorized'", SPELLING),

@@ -114,6 +114,16 @@ def test_progress_never_goes_back_and_ends_with_every_file_whole_and_a_verificat
     assert sorted(path for *_, path in steps) == sorted(wanted(model())) and hub.calls() == []
 
 
+def test_before_a_verdict_it_is_heard_how_much_of_the_small_files_came(hub, person):
+    """It was told to be a few hundred kB, and is 16 MB of some tokenizers, of which nothing was said."""
+    hub.commit(NAME, model())
+    read = "heard.clear()\nhub.fetch_small(hub.resolve('org/tiny'), heard.append)\n"
+    read += "result = [(step.done, step.of, step.unit) for step in heard]"
+    whole, steps = MODEL_BYTES - 2 * SHARD_BYTES, person(read)
+    assert steps == sorted(steps) and steps[-1] == [whole, whole, "bytes"]
+    assert person(read) == []
+
+
 # No connection of any kind can be made from here on.
 BLOCKED = """
 import socket

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
+from mlx_lm.tool_parsers import glm47, json_tools, longcat, minicpm5, minimax_m2, muse_spark, qwen3_coder
 
 from fakes.call_models import KINDS, RECORDED, call_tokenizer
 from specdec_cli.core.request import Constraint
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.models.tool_calls import Mark, ToolCall
+from specdec_cli.models.tool_calls import Mark, MarkedCalls, ToolCall
 from specdec_cli.models.turns import one_call_a_turn
 
 SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
@@ -142,15 +143,48 @@ def by_the_vendors_parser(answer):
     return right
 
 
+# A call as the templates of their models write it; `?` is an argument.
+WRITTEN = {
+    glm47: "<tool_call>run\n<arg_key>cmd</arg_key>\n<arg_value>?</arg_value>\n<arg_key>n</arg_key>\n<arg_value>1"
+    "</arg_value>\n</tool_call>",
+    minicpm5: '<function name="run"><param name="cmd">?</param><param name="n">1</param></function>',
+    muse_spark: '<atem:function_calls>\n<atem:invoke name="run">\n<atem:parameter name="cmd">?</atem:parameter>\n'
+    '<atem:parameter name="n">1</atem:parameter>\n</atem:invoke>\n</atem:function_calls>',
+    minimax_m2: '<minimax:tool_call>\n<invoke name="run">\n<parameter name="cmd">?</parameter>\n'
+    '<parameter name="n">1</parameter>\n</invoke>\n</minimax:tool_call>',
+    qwen3_coder: "<tool_call>\n<function=run>\n<parameter=cmd>\n?\n</parameter>\n<parameter=n>\n1\n</parameter>\n"
+    "</function>\n</tool_call>",
+    json_tools: '<tool_call>\n{"name": "run", "arguments": {"cmd": "?", "n": 1}}\n</tool_call>',
+}
+WRITTEN[longcat] = WRITTEN[glm47].replace("tool_call>", "longcat_tool_call>").replace("arg_", "longcat_arg_")
+FORMS = {one: MarkedCalls((one.tool_call_start, one.tool_call_end), one.parse_tool_call) for one in WRITTEN}
+# `n` is declared as schemars declares what may be anything.
+RUN = {"properties": {"cmd": {"type": "string"}, "n": True}}
+TOOLS += [{"type": "function", "function": {"name": "run", "parameters": RUN}}]
+MARKED_SAID = {}
+for module, form in FORMS.items():
+    name, end, broken = form.name, form.marks[1], f"{form.marks[0]}no{form.marks[1]}"
+    run = call("run", cmd="ls", n="1" if module in (qwen3_coder, minimax_m2, minicpm5) else 1)
+    written = WRITTEN[module].replace("?", "ls")
+    MARKED_SAID[f"{name} two"] = form, f"I look.\n{written}\n{written} So.", [text("I look."), run, run, text(" So.")]
+    if module is not minicpm5:  # its parser ends a function at the first end mark in any case
+        quoted = call("run", **run.arguments | {"cmd": f"a {end} b {end}"})
+        more = WRITTEN[module].replace("?", quoted.arguments["cmd"])
+        MARKED_SAID[f"{name} quoted"] = form, f"{more}\n{written}", [quoted, run]
+        MARKED_SAID[f"{name} open"] = form, more.removesuffix(end), [quoted]
+    if form.enforced or module in (qwen3_coder, minimax_m2):  # for the others, anything is a call
+        MARKED_SAID[f"{name} broken"] = form, f"{broken} a {end} b\n{written}", [text(f"{broken} a {end} b"), run]
+        MARKED_SAID[f"{name} none"] = form, f"{broken} a {end} b", [text(f"{broken} a {end} b")]
 SAID = {name: (BARE, *row) for name, row in BARE_SAID.items()}
 SAID |= {name: (HARMONY, *row) for name, row in HARMONY_SAID.items()}
+SAID |= MARKED_SAID
 SAID |= {answer["name"]: (HARMONY, answer["text"], by_the_vendors_parser(answer)) for answer in RECORDED}
 
 
-def read(form, pieces):
+def read(form, pieces, cut=False):
     """What a reader makes of these pieces; texts of one kind joined."""
     reader, found = form.reader(TOOLS), []
-    for piece in [piece for part in pieces for piece in reader.feed(part)] + [*reader.finish()]:
+    for piece in [piece for part in pieces for piece in reader.feed(part)] + [*reader.finish(cut)]:
         if found and isinstance(piece, tuple) and isinstance(found[-1], tuple) and found[-1][0] == piece[0]:
             found[-1] = (piece[0], found[-1][1] + piece[1])
         else:
@@ -164,6 +198,28 @@ def test_an_answer_is_read_alike_however_it_is_cut(form, text, right):
     assert read(form, list(text)) == right
     for at in range(1, len(text)):
         assert read(form, [text[:at], text[at:]]) == right, at
+
+
+@pytest.mark.parametrize("module", WRITTEN, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_a_call_that_is_cut_is_text_wherever_the_cut_is(module):
+    """It was a call without its last arguments: `rm -r build`, and no `dry_run`."""
+    form, said = FORMS[module], f"So: {WRITTEN[module]}"
+    whole = said.rindex("}") + 1 if form.enforced else len(said)
+    for at in range(len("So:"), whole):
+        assert read(form, [said[:at]], cut=True) == [text(said[:at])], at
+    for at in {whole, len(said)}:
+        assert [type(piece) for piece in read(form, [said[:at]], cut=True)] == [tuple, ToolCall]
+    assert read(form, [said.removesuffix(form.marks[1])]) == read(form, [said])
+
+
+def test_a_call_of_harmony_s_that_is_cut_is_text():
+    said = HARMONY_SAID["harmony call"][0].removesuffix("<|call|>")
+    body = said.rindex("<|message|>") + len("<|message|>")
+    for at in range(said.index("<|end|>") + len("<|end|>"), len(said)):
+        pieces = read(HARMONY, [said[:at]], cut=True)
+        assert pieces[1:] == ([text(said[body:at])] if at > body else [])
+    assert read(HARMONY, [said], cut=True) == HARMONY_SAID["harmony call"][1]
+    assert read(HARMONY, [said[:body]])[1:] == [call("get_current_weather")]  # as of a function without arguments
 
 
 def test_text_is_held_only_while_it_may_be_a_call():

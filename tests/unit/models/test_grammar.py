@@ -255,6 +255,16 @@ def test_a_property_cannot_come_under_another_spelling_of_its_name(schema, docum
     assert spelled(constraint, document) and not spelled(constraint, other)
 
 
+@pytest.mark.parametrize("names", [True, {}, {"type": "string"}])
+def test_a_schema_of_keys_that_every_key_keeps_is_no_reason_to_refuse(names):
+    """zod writes it for each record, and the whole schema was refused."""
+    record = {"type": "object", "propertyNames": names, "additionalProperties": {"type": "number"}}
+    constraint = Constraint("schema", json.dumps({"properties": {"of": record}}))
+    assert accepts(constraint, {"of": {"a": 1.5}}) and not accepts(constraint, {"of": {"a": "b"}})
+    with pytest.raises(UsageError, match="propertyNames"):
+        bytes_vocabulary().matcher(Constraint("schema", json.dumps({**record, "propertyNames": {"maxLength": 3}})))
+
+
 DEFINED = {"a": {"type": "string"}, "named": {"type": "null", "$anchor": "here"}}
 TOLD_APART = [
     [{"minimum": 1}, {"maximum": 3}],

@@ -142,6 +142,18 @@ def test_a_beginning_of_an_answer_is_where_the_prompt_ends(tokenizer):
         assert found.endswith(begun) and found.startswith(asked.rstrip())
 
 
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+def test_a_tag_in_anybody_s_words_leaves_no_thinking_open(tokenizers, role):
+    """Qwen's is no special token, so that texts spell it: the whole answer was thinking, and its content empty."""
+    tokenizer = tokenizers["tools"]
+    said, begun = {"role": role, "content": "A <think> tag?"}, {"role": "assistant", "content": "<think>Hm"}
+    for messages in ([said, *USER], [*USER, said][: 1 + (role == "user")]):
+        off, on = (tokenizer.render(messages, TemplateValues(thinks=thinks)) for thinks in (False, True))
+        assert (tokenizer.thinking(off).opened, tokenizer.thinking(on).opened) == (False, True)
+    assert tokenizer.token_of("<think>") in tokenizer.render([said, *USER])
+    assert tokenizer.thinking(tokenizer.render([said, *USER, begun])).opened
+
+
 def test_an_answer_without_a_text_cannot_be_continued(tokenizers):
     with pytest.raises(UsageError) as refused:
         tokenizers["tools"].render([{"role": "user", "content": "a"}, {"role": "assistant"}])

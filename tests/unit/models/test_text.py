@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specdec_cli.models.text import Repetition, Thinking, ThinkingStream
+from specdec_cli.models.text import Repetition, Thinking, ThinkingCount, ThinkingStream
 
 
 def first_found(ids, tokens):
@@ -32,16 +32,16 @@ def test_nothing_is_watched_for_at_0():
 
 # Thinking
 
-TAGS = Thinking("<think>", "</think>")
+TAGS, CALL = Thinking("<think>", "</think>"), "<call>"
 
 
-def pieces_of(tags, text, cuts=()):
+def pieces_of(tags, text, cuts=(), call="", short=False):
     """(thinking, answer) of `text` fed in parts."""
-    stream, at, found = ThinkingStream(tags), 0, []
+    stream, at, found = ThinkingStream(tags, call), 0, []
     for cut in [*sorted({min(cut, len(text)) for cut in cuts}), len(text)]:
         found += stream.feed(text[at:cut])
         at = cut
-    found += stream.finish()
+    found += stream.finish(short)
     assert all(text for _, text in found)
     return tuple("".join(part for kind, part in found if kind == wanted) for wanted in (True, False))
 
@@ -62,9 +62,36 @@ def test_thinking_is_told_from_the_answer(text, thinking, answer):
     assert {pieces_of(TAGS, text, [cut]) for cut in range(len(text))} == {(thinking, answer)}
 
 
+# (what comes, its thinking, its answer, how many of its letters are thought)
+IN_THOUGHT = [
+    ("<think>I run it.\n<call>{}</call>", "I run it.", "\n<call>{}</call>", len("<think>I run it.\n<call")),
+    ("<think><call>{}", "", "<call>{}", len("<think><call")),
+    ("<think>as <call> says</think>Yes.", "as <call> says", "Yes.", len("<think>as <call> says</think>")),
+    ("<think>as <cal", "as <cal", "", len("<think>as <cal")),
+    ("<call>{}</call>", "", "<call>{}</call>", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "thinking", "answer", "tokens"), IN_THOUGHT)
+def test_a_call_may_end_the_thinking_and_its_mark_be_quoted_there(text, thinking, answer, tokens):
+    """Models leave out the tag before a call, which was thought then: the agent waited for nothing."""
+    for cut in range(len(text)):
+        assert pieces_of(TAGS, text, [cut], CALL) == (thinking, answer)
+    count = ThinkingCount(TAGS, CALL)
+    count.feed(text)
+    assert count.tokens == tokens
+
+
+def test_an_answer_that_is_cut_in_its_thinking_calls_nothing():
+    for text, *_ in IN_THOUGHT[:2]:
+        assert pieces_of(TAGS, text, (), CALL, short=True) == (text.removeprefix("<think>"), "")
+
+
 @given(
-    st.lists(st.sampled_from(["<think>", "</think>", "<", "a", "\n", " "]), max_size=12).map("".join),
+    st.lists(st.sampled_from(["<think>", "</think>", CALL, "<", "a", "\n", " "]), max_size=12).map("".join),
     st.lists(st.integers(0, 60)),
+    st.booleans(),
 )
-def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts):
-    assert pieces_of(TAGS, text, cuts) == pieces_of(TAGS, text)
+def test_thinking_does_not_depend_on_how_the_text_was_split(text, cuts, short):
+    for call in ("", CALL):
+        assert pieces_of(TAGS, text, cuts, call, short) == pieces_of(TAGS, text, (), call, short)

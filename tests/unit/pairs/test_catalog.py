@@ -1,13 +1,12 @@
-"""The known pairs: sizes, what fits, what a removal frees."""
+"""The known pairs: sizes, what fits, what is partly here."""
 
 import pytest
 
-from specdec_cli.core.errors import NotAvailable
-from specdec_cli.hub import Removal
+from specdec_cli.core.errors import NotAvailable, PartlyHere
 from specdec_cli.pairs import catalog
-from specdec_cli.pairs import pull as pulling
 from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry
+from specdec_cli.pairs.registry import packaged_file, read_registry
 
 GB = 10**9
 SMALL = Pair("small", "org/small", "org/tiny", min_memory_gb=8, target_bytes=3 * GB, draft_bytes=GB)
@@ -33,20 +32,33 @@ def test_a_size_comes_from_the_disk_then_models_toml(monkeypatch):
         (SMALL, None, True),
         (BIG, None, False),
         (Pair("plain", "a", None), None, None),
-        (Pair("plain", "a", None), 10 * GB, True),
-        (Pair("plain", "a", None), 12 * GB, False),
+        (Pair("plain", "a", None), 9 * GB, True),
+        (Pair("plain", "a", None), 10 * GB, False),
         (Pair("exact", "a", None, min_memory_gb=16.4), None, True),
+        (SMALL, 9 * GB, True),
+        (SMALL, 10 * GB, False),
+        (BIG, GB, False),
     ],
 )
-def test_a_pair_fits_by_its_stated_memory_else_by_its_size(pair, size, fits):
+def test_a_pair_fits_by_its_stated_memory_and_by_its_size(pair, size, fits):
     assert catalog.fits(pair, size) is fits
+
+
+def test_every_packaged_pair_fits_the_memory_that_it_names(machine_says, device_says):
+    """Four were recommended for Macs on which `check` then refused them."""
+    for pair in read_registry(packaged_file(), "packaged").pairs.values():
+        if memory := int((pair.min_memory_gb or 0) * 2**30):
+            machine_says(memory)
+            device_says(working_set_bytes=memory * 2 // 3 if memory <= 36 * 2**30 else memory * 3 // 4)
+            size = catalog.size_bytes(pair, estimate=True) or pair.target_bytes
+            assert size and catalog.fits(pair, size), pair.name
 
 
 def test_a_mac_that_states_its_working_set_is_believed(device_says):
     """Macs up to about 36 GB give two thirds of their memory, not three quarters."""
     device_says(working_set_bytes=int(10.7 * GB))
     plain = Pair("plain", "a", None)
-    assert (catalog.fits(plain, int(9.8 * GB)), catalog.fits(plain, 10 * GB)) == (True, False)
+    assert (catalog.fits(plain, int(8.5 * GB)), catalog.fits(plain, 9 * GB)) == (True, False)
 
 
 def test_the_recommended_pair_is_the_largest_that_fits(machine_says):
@@ -80,48 +92,11 @@ def test_sizes_come_from_what_the_name_states(name, size_bytes):
     assert catalog.named_bytes(name) == size_bytes
 
 
-# Removals
-
-SHARED = Pair("one", "org/big", "org/tiny"), Pair("two", "org/other", "org/tiny", draft_revision="d" * 40)
-TWO = Registry({pair.name: pair for pair in SHARED}, None)
-
-
-@pytest.fixture
-def removals(monkeypatch):
-    """Plans for these models: commit asked for -> Removal; the ones carried out."""
-    asked, carried_out = [], []
-
-    def removal(name, commit):
-        asked.append((name, commit))
-        if name == "org/other":
-            raise NotAvailable("org/other is not in the model cache", "specdec pairs")
-        return Removal(name, ("c" * 40,), ("d" * 40,) if commit else (), 5_000_000)
-
-    def remove(plan):
-        carried_out.append(plan.name)
-        return plan.freed_bytes
-
-    monkeypatch.setattr(pulling.hub, "removal", removal)
-    monkeypatch.setattr(pulling.hub, "remove", remove)
-    return asked, carried_out
-
-
-def test_a_removal_says_what_goes_and_who_else_uses_it(removals):
-    plans = pulling.plan_removal("one", TWO)
-    assert [plan.summary for plan in plans] == ["org/big: 5.0 MB", "org/tiny: 5.0 MB; also used by two"]
-    assert pulling.carry_out(plans) == 10_000_000
-    assert removals == ([("org/big", None), ("org/tiny", None)], ["org/big", "org/tiny"])
-
-
-def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
-    """Its target is not here: what is here goes."""
-    (plan,) = pulling.plan_removal("two", TWO)
-    assert plan.summary == "org/tiny: 5.0 MB; what commit ddddddd shares will stay; also used by one"
-    assert removals[0] == [("org/other", None), ("org/tiny", "d" * 40)]
-
-
-def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
-    own = Pair("own", str(tmp_path), "specdec:demo/draft")
-    with pytest.raises(NotAvailable, match="nothing of own to remove"):
-        pulling.plan_removal("own", Registry({"own": own}, None))
-    assert removals == ([], [])
+def test_what_is_partly_here_names_the_pull_of_the_pair_that_lacks_the_fewest(monkeypatch):
+    """`specdec pull NAME`, where NAME stood for a pair that only the file of pairs could tell."""
+    told = PartlyHere("org/tiny is only partly here", "specdec pull NAME, the pair that pins this revision")
+    gone = NotAvailable("not here", "specdec pull --target org/huge")
+    monkeypatch.setattr(catalog, "_problem", lambda name, at: {"org/tiny": told, "org/huge": gone}.get(name))
+    listed = [Pair(target, f"org/{target}", "org/tiny", source="yours") for target in ("huge", "small")]
+    assert [(one.message, one.hint) for one in catalog.partly_here(listed)] == [(told.message, "specdec pull small")]
+    assert catalog.partly_here([Pair("org/small", "org/small", "org/tiny")]) == [told]

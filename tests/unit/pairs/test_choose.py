@@ -193,7 +193,8 @@ def test_a_listed_pair_says_how_much_a_draft_of_another_tokenizer_can_say(lay, m
 
 def test_a_draft_that_does_not_fit_beside_the_target_is_not_taken(lay, monkeypatch):
     alone, small = ((lay(which) / MODEL).stat().st_size for which in ("7B", "0.5B"))
-    for limit, draft in ((alone + small, f"lmstudio-community/{CALLED.format('0.5B')}"), (alone, None)):
+    for size, draft in ((alone + small, f"lmstudio-community/{CALLED.format('0.5B')}"), (alone, None)):
+        limit = size + catalog.room_bytes(size)
         monkeypatch.setattr("specdec_cli.pairs.catalog.limit_bytes", lambda available, limit=limit: limit)
         assert chosen()[0] == draft
 

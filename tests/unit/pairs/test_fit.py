@@ -90,6 +90,20 @@ def test_the_refusal_names_both_numbers_and_what_would_fit(found, quantized, hin
     assert f"{size(found.limit_bytes)} are usable" in error.message
 
 
+@pytest.mark.parametrize(
+    ("remedies", "hint"),
+    [
+        ({"--max-context", "--force"}, "a smaller context fits: --max-context 2048; --force loads it anyway"),
+        ({"--drafter"}, "try without the draft (--drafter none) or a smaller pair (specdec pairs)"),
+        ({"--force"}, "try a smaller model or a lower quantization; --force loads it anyway"),
+        ((), "try a smaller model or a lower quantization"),
+    ],
+)
+def test_a_refusal_names_no_option_that_the_command_lacks(remedies, hint, monkeypatch):
+    monkeypatch.setattr(Fit, "quantized", fit(11.6))
+    assert fit(10.8, remedies=frozenset(remedies)).obstacle().hint == hint
+
+
 def test_what_just_fits_beside_a_server_is_told_whose_memory_it_is():
     server = RunningServer(7, "tiny", "http://127.0.0.1:1", 1.0, 3 * GB)
     assert fit(12, servers=(server,)).warning == (

@@ -44,7 +44,7 @@ def test_the_users_pair_replaces_the_packaged_one_of_its_name_whole(files):
 
 
 def test_the_packaged_pairs_are_sound():
-    """Bytes and commit come together, one model has the same in every pair, and each fits the memory that it names."""
+    """Bytes and commit come together, and one model has the same in every pair."""
     known, seen = OURS.pairs.values(), {}
     assert len(known) >= 20
     for pair in known:
@@ -56,8 +56,6 @@ def test_the_packaged_pairs_are_sound():
             assert revision is None or size, name
             assert seen.setdefault(name, (revision, size)) == (revision, size), name
         assert not pair.evidence or pair.target_revision, pair.name
-        if pair.target_bytes and pair.draft_bytes and pair.min_memory_gb:
-            assert pair.target_bytes + pair.draft_bytes < pair.min_memory_gb * 0.75e9, pair.name
     assert 12 <= sum(bool(pair.evidence) for pair in known) < sum(not pair.verified for pair in known)
 
 

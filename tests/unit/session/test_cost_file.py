@@ -4,7 +4,7 @@ from threading import Thread, current_thread
 
 import pytest
 
-from specdec_cli.session.cost_file import KEPT_ENTRIES, POWER_SECONDS, SCHEMA, CostFile, CostsAtPower, Power
+from specdec_cli.session.cost_file import KEPT_ENTRIES, POWER_SECONDS, SCHEMA, CostFile, CostsAtPower
 
 
 @pytest.fixture
@@ -49,24 +49,25 @@ def test_programs_that_write_at_once_lose_nothing(path):
 def test_costs_that_were_measured_while_the_power_changed_are_not_written():
     """A server that was unplugged wrote what a battery gives as costs on mains, for 30 days."""
     store, now, clock = {}, ["mains"], [0.0]
-    power = Power(lambda: now[0], lambda: clock[0])
-    costs = CostsAtPower(store, power)
+    power = {"ask": lambda: now[0], "now": lambda: clock[0]}
+    costs = CostsAtPower(store, **power)
     costs["x"] = {"i": 1}
     assert costs.get("x") == {"i": 1}
     now[0], clock[0] = "battery, low power", POWER_SECONDS
     costs["x"] = {"i": 2}
     assert costs.get("x") == {"i": 1}
-    assert CostsAtPower(store, power).get("x") is None
+    assert CostsAtPower(store, **power).get("x") is None
 
 
 def test_the_power_is_asked_once_in_ten_seconds_and_never_in_the_thread_that_writes():
     """Every entry of every reply started two programs on a Mac, in a server's only generating thread."""
     asked, clock = [], [0.0]
-    power = Power(lambda: asked.append(current_thread()) or "mains", lambda: clock[0])
-    costs = CostsAtPower({}, power)
+    costs = CostsAtPower({}, lambda: asked.append(current_thread()) or "mains", lambda: clock[0])
     for reply in range(20):
         clock[0] = reply * 1.0
         for key in "abcd":
             costs[key] = {"i": reply}
         assert costs.get("d") == {"i": reply}
     assert len(asked) == 2 and current_thread() not in asked
+    clock[0] += POWER_SECONDS
+    assert costs.get("d") == {"i": 19} and len(asked) == 2  # whoever reads waits for no program

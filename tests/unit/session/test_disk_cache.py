@@ -18,8 +18,10 @@ from fakes.server import until
 from specdec_cli.core.events import Prefill, RoundDone
 from specdec_cli.core.jsonfile import locked
 from specdec_cli.engine import device
+from specdec_cli.engine.cache.cache_kinds import as_bytes, parts_of
 from specdec_cli.engine.model import CachedModel
 from specdec_cli.pairs.files import find
+from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session import kept_chats
 from specdec_cli.session.disk_cache import RESTS, SLICE_BYTES, DiskCache, slowly
@@ -128,6 +130,40 @@ def test_an_entry_is_left_out_while_another_process_writes_and_the_next_one_is_n
     assert cache.write("print", read_slot(weights))
     cache.finish()
     assert len(entry_files(tmp_path)) == 1
+
+
+def test_beside_the_bytes_that_are_written_there_is_a_copy_of_one_array_at_most(weights):
+    """All of them were copied together first: an answer was decoded while a Mac of 16 GB swapped."""
+    slot = read_slot(weights, PROMPT * 6)
+    _, arrays = parts_of(slot.contents())
+    held, largest = device.active_memory_bytes(), max(array.nbytes for array in arrays.values())
+    assert largest < sum(array.nbytes for array in arrays.values()) / 4
+    device.reset_peak_memory()
+    data = as_bytes(arrays, {})
+    assert device.peak_memory_bytes() - held < 1.1 * largest
+    assert len(data) < 1.01 * sum(array.nbytes for array in arrays.values())
+
+
+def test_arrays_of_every_type_and_shape_come_back(tmp_path):
+    types = (mx.float32, mx.float16, mx.bfloat16, mx.uint8, mx.uint32, mx.int32, mx.int64, mx.bool_)
+    arrays = {f"{n}": mx.arange(24).reshape(2, 3, 4)[..., 1:3].astype(dtype) for n, dtype in enumerate(types)}
+    arrays |= {"none": mx.zeros([2, 0]), "one": mx.array(3, mx.uint16), "slice": mx.arange(9)[4:]}
+    (tmp_path / "a.safetensors").write_bytes(as_bytes(arrays, {"said": "é"}))
+    found, metadata = mx.load(str(tmp_path / "a.safetensors"), return_metadata=True)
+    assert metadata == {"said": "é"} and found.keys() == arrays.keys()
+    for name, array in arrays.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert mx.array_equal(found[name], array)
+
+
+def test_what_has_no_room_in_memory_beside_all_else_is_not_written_until_it_has(weights, tmp_path, device_says):
+    slot, cache = read_slot(weights), DiskCache(tmp_path / "disk", 10**9, pytest.fail)
+    device_says(active_memory_bytes=10**6, usable_bytes=(10**6 + slot.nbytes) / HEADROOM - 10)
+    assert not cache.write("print", slot)
+    device_says(usable_bytes=device.usable_bytes() + 20)
+    assert cache.write("print", slot)
+    cache.finish()
+    assert len(entry_files(tmp_path / "disk")) == 1
 
 
 def test_files_are_the_users_own(weights, tmp_path):

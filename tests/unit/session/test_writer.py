@@ -33,8 +33,9 @@ def test_characters_split_over_tokens_and_rounds_come_out_whole(tokenizer):
     ids = tokenizer.encode("é🙂")
     lead = ids[2]
     writer = Writer(tokenizer.stream(), StopStrings(()), tokenizer)
-    texts = [writer.write(Round(i, "model", (t,), 1, t, (t,), 0.0, 0.0)).text for i, t in enumerate([*ids, lead])]
-    assert texts == ["", "é", "", "", "", "🙂", ""]
+    rounds = [writer.write(Round(i, "model", (t,), 1, t, (t,), 0.0, 0.0)) for i, t in enumerate([*ids, lead])]
+    assert [done.text for done in rounds] == ["", "é", "", "", "", "🙂", ""]
+    assert [done.texts for done in rounds] == [(done.text,) for done in rounds]
     finish = writer.finish("length", Stats())
     assert (finish.text_tail, finish.text) == ("\ufffd", "é🙂\ufffd")
 
@@ -74,6 +75,7 @@ def test_a_stop_token_ends_it_inside_a_round_and_is_no_text(tokenizer):
     a, b = tokenizer.encode("ab")
     rounds, finish = written(tokenizer, [a, 2, b, b], [4])
     assert (finish.text, finish.tokens, rounds[-1].round.emitted) == ("a", (a,), (a, 2))
+    assert rounds[-1].texts == ("a", "")
 
 
 def test_a_round_is_cut_after_the_token_that_completed_a_stop_string(tokenizer):
@@ -82,6 +84,7 @@ def test_a_round_is_cut_after_the_token_that_completed_a_stop_string(tokenizer):
     scores = tuple(TokenLogprob(token, -1.0, ()) for token in ids)
     done = writer.write(Round(0, "model", tuple(ids), 4, 3, tuple(ids), 0.0, 0.0, logprobs=scores))
     assert (done.text, done.round.emitted, done.round.logprobs) == ("a", tuple(ids[:3]), scores[:3])
+    assert done.texts == ("a", "b", "c")  # what a stop string cuts off, too
     assert len(done.pieces) == 4 and writer.stopped  # the draft is shown whole
 
 

@@ -1,4 +1,4 @@
-"""Which display the options choose, the plain and the JSON one, several as one; errors and tables."""
+"""Which display the options choose, the plain and the JSON one, the trace beside it; errors and tables."""
 
 from __future__ import annotations
 
@@ -14,15 +14,8 @@ import pytest
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.core.errors import DoesNotFit, UsageError
 from specdec_cli.core.events import Event, Failure, Finish, RoundDone, from_dict, to_dict
-from specdec_cli.terminal.display import (
-    JsonlDisplay,
-    Look,
-    PlainDisplay,
-    Tee,
-    open_display,
-    print_error,
-    print_notice,
-)
+from specdec_cli.terminal.display import PlainDisplay, open_display, print_error, print_event, print_notice
+from specdec_cli.terminal.look import Look
 from specdec_cli.terminal.panel.live import PanelDisplay
 from specdec_cli.terminal.summary import columns, error_lines, summary
 from specdec_cli.terminal.terminal import make_console
@@ -30,28 +23,35 @@ from specdec_cli.terminal.terminal import make_console
 SUMMARY = "14 tokens in 5 passes · 283 tok/s · 3.39× faster (3.08–3.73) · accepted 64 % of drafted"
 
 
-def opened(out: object, err: object, **options: object) -> type:
-    """The kind of display these options give."""
-    with open_display(out, err, Look(**options), "demo") as display:
-        return type(display)
+def shown(events: list[Event], out: object, err: object, **options: object) -> None:
+    """These events, each on the display that these options give."""
+    with open_display(out, err, Look(**options), "demo") as show:
+        for event in events:
+            show(event)
+
+
+def draws(terminal: Terminal, out: object, err: object, **options: object) -> bool:
+    """Whether a panel is drawn on the terminal."""
+    terminal.settle()
+    before = len(terminal.written)
+    shown(script(), out, err, **options)
+    terminal.settle()
+    return "╭".encode() in terminal.written[before:]
 
 
 @pytest.mark.slow
 def test_the_panel_runs_only_where_it_can_be_drawn_and_is_wanted(terminal: Terminal) -> None:
     pipe = io.StringIO()
-    assert opened(terminal.out, terminal.err) is opened(pipe, terminal.err) is PanelDisplay
-    for options in ({"panel": False}, {"plain": True}, {"quiet": True}):
-        assert opened(terminal.out, terminal.err, **options) is PlainDisplay
-    assert opened(terminal.out, pipe, panel=True) is PlainDisplay
-    assert opened(terminal.out, terminal.err, json=True) is JsonlDisplay
+    assert draws(terminal, terminal.out, terminal.err) and draws(terminal, pipe, terminal.err)
+    for options in ({"panel": False}, {"plain": True}, {"quiet": True}, {"json": True}):
+        assert not draws(terminal, terminal.out, terminal.err, **options)
+    assert not draws(terminal, terminal.out, pipe, panel=True) and "╭" not in pipe.getvalue()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("coloured", [True, False])
 def test_the_answer_beside_the_panel_is_as_plain_as_asked(terminal: Terminal, coloured: bool) -> None:
-    with open_display(terminal.out, terminal.err, Look(colour_answer=coloured), "demo") as display:
-        for event in script():
-            display.handle(event)
+    shown(script(), terminal.out, terminal.err, colour_answer=coloured)
     lines = len(terminal.lines())  # all is read by then
     found = re.search(rb"\x1b\[[0-9;]+m read_lines\(path", bytes(terminal.written))
     assert (lines, found is not None) == (11, coloured)
@@ -59,14 +59,11 @@ def test_the_answer_beside_the_panel_is_as_plain_as_asked(terminal: Terminal, co
 
 def test_a_trace_holds_the_same_lines_as_json_beside_the_usual_display(tmp_path: Path) -> None:
     out, trace = io.StringIO(), tmp_path / "trace.jsonl"
-    with open_display(out, io.StringIO(), Look(json=True, trace=trace), "demo") as display:
-        assert isinstance(display, Tee)
-        for event in script():
-            display.handle(event)
+    shown(script(), out, io.StringIO(), json=True, trace=trace)
     assert trace.read_text() == out.getvalue() != ""
     missing = tmp_path / "nowhere" / "trace.jsonl"
     with pytest.raises(UsageError, match=f"--trace {missing} cannot be written: No such file or directory"):
-        opened(io.StringIO(), io.StringIO(), trace=missing)
+        shown([], io.StringIO(), io.StringIO(), trace=missing)
 
 
 def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None:
@@ -74,7 +71,7 @@ def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None
     hostile = drafted(3, [" a", "é"], 1, "\x9b\x7f\u2028\x1b\n")
     events = [*script()[:-1], hostile, script()[-1]]
     for event in events:
-        JsonlDisplay(out).handle(event)
+        print_event(out, event)
     lines = out.getvalue().splitlines(keepends=True)
     assert all(line.endswith("\n") and line[:-1].isascii() and line[:-1].isprintable() for line in lines)
     assert [from_dict(json.loads(line)) for line in lines][:-1] == events[:-1]
@@ -84,7 +81,7 @@ def test_each_event_is_one_json_line_that_reads_back_as_the_same_event() -> None
 def plain(events: list[Event], quiet: bool = True) -> tuple[str, str]:
     """(stdout, stderr) of a plain display into pipes."""
     out, err = io.StringIO(), io.StringIO()
-    display = PlainDisplay(out, err, closing=None if quiet else summary)
+    display = PlainDisplay(out, err, Look(quiet=quiet))
     for event in events:
         display.handle(event)
     display.close()
@@ -158,20 +155,18 @@ def squeezed(lines: list[str]) -> list[str]:
 def test_every_round_is_a_line_on_stderr_and_stdout_stays_what_it_is(options: dict) -> None:
     outs, errs = (io.StringIO(), io.StringIO()), (io.StringIO(), io.StringIO())
     for asked, out, err in zip((False, True), outs, errs, strict=True):
-        with open_display(out, err, Look(rounds=asked, **options), "demo") as display:
-            for event in many():
-                display.handle(event)
+        shown(many(), out, err, rounds=asked, **options)
     assert squeezed(errs[1].getvalue().splitlines()) == [*rows(), *errs[0].getvalue().splitlines()]
     assert outs[0].getvalue() == outs[1].getvalue() != "" and "\x1b" not in errs[1].getvalue()
 
 
 def test_a_round_s_line_is_there_with_its_round_and_those_of_a_reply_that_fails_too() -> None:
     err = io.StringIO()
-    with open_display(io.StringIO(), err, Look(rounds=True), "demo") as display:
+    with open_display(io.StringIO(), err, Look(rounds=True), "demo") as show:
         for said, event in enumerate([*ROUNDS[:3], Failure("boom", "try again", 1)], 1):
             if said == 1:
-                display.handle(START)
-            display.handle(event)
+                show(START)
+            show(event)
             assert len(err.getvalue().splitlines()) == min(said, 3)
 
 
@@ -179,11 +174,11 @@ def test_a_round_s_line_is_there_with_its_round_and_those_of_a_reply_that_fails_
 def test_on_one_terminal_without_a_panel_rounds_come_at_once_and_the_answer_behind_them(terminal: Terminal) -> None:
     """The bug: where rounds end amid a line of the answer, as after an indent, every round waited for its end."""
     events = START, drafted(0, [], 0, "def f():"), drafted(1, ["\n    ", "if"], 1, "x"), Failure("boom", "again", 1)
-    with open_display(terminal.out, terminal.err, Look(panel=False, rounds=True), "demo") as display:
+    with open_display(terminal.out, terminal.err, Look(panel=False, rounds=True), "demo") as show:
         for event in events[:3]:
-            display.handle(event)
+            show(event)
         assert [line.split()[0] for line in terminal.lines()] == ["1", "2"]
-        display.handle(events[3])
+        show(events[3])
     assert [line.split()[0] for line in terminal.lines()] == ["1", "2", "def", "x"]
 
 
@@ -193,12 +188,10 @@ def test_at_113_rounds_a_second_every_round_is_above_the_panel_whole_and_once(
 ) -> None:
     seconds = iter(n / 113 for n in range(1000))
     monkeypatch.setattr("specdec_cli.terminal.display.PanelDisplay", partial(PanelDisplay, clock=lambda: next(seconds)))
-    with open_display(terminal.out, terminal.err, Look(rounds=True), "demo") as display:
-        for event in many():
-            display.handle(event)
-    shown = squeezed(terminal.scrolled() + terminal.lines())
-    assert [line for line in shown if line.split()[0].isdigit()] == rows()
-    answer = [word for line in shown if line.startswith("yes") for word in line.split()]
+    shown(many(), terminal.out, terminal.err, rounds=True)
+    found = squeezed(terminal.scrolled() + terminal.lines())
+    assert [line for line in found if line.split()[0].isdigit()] == rows()
+    answer = [word for line in found if line.startswith("yes") for word in line.split()]
     assert answer == [word for n in range(113) for word in (f"yes{n}", f"own{n}")]
 
 

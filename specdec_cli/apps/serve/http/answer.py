@@ -21,7 +21,7 @@ from specdec_cli.core.request import Request
 from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.models.call_forms import END, CallReader
 from specdec_cli.models.text import ThinkingCount, ThinkingStream
-from specdec_cli.models.tool_calls import Piece, ToolCall
+from specdec_cli.models.tool_calls import MarkedCalls, Piece, ToolCall
 
 Tool = Mapping[str, Any]
 Prompt = str | tuple[int, ...]
@@ -114,7 +114,7 @@ class LineCutter:
             self.over, end = True, self._text.rindex("\n", self._told, end)
         yield from self._tell(end)
 
-    def finish(self) -> Iterator[Piece]:
+    def finish(self, cut: bool = False) -> Iterator[Piece]:
         """What was held back."""
         if not self.over:
             yield from self._tell(len(self._text))
@@ -196,9 +196,10 @@ class ServedAnswer:
     def __post_init__(self) -> None:
         tags = self.model.tokenizer.thinking(self.prompt) if self.ask.text is None else None
         form = self.model.tokenizer.call_form if self.ask.text is None else None
-        self._thinking = ThinkingStream(None if form is not None and form.thinks else tags)
+        call = form.begins if isinstance(form, MarkedCalls) and self.ask.tools else ""
+        self._thinking = ThinkingStream(None if form is not None and form.thinks else tags, call)
         if tags is not None:  # a turn may end with a call, and an answer never begin
-            self._thought = ThinkingCount(replace(tags, end=END) if form is not None and form.thinks else tags)
+            self._thought = ThinkingCount(replace(tags, end=END) if form is not None and form.thinks else tags, call)
         if form is not None and (form.thinks or self.ask.tools):
             self._reader = form.reader(self.ask.tools)
         elif self.ask.lines is not None:
@@ -240,7 +241,7 @@ class ServedAnswer:
     def _deltas(self, text: str, last: bool = False) -> Iterator[Delta]:
         """Raises: nothing; a broken call is text."""
         parts = self._thinking.feed(text) if text else []
-        parts += self._thinking.finish() if last else []
+        parts += self._thinking.finish(not self._ended) if last else []
         for thinks, part in parts:
             if thinks:
                 yield ReasoningDelta(part)
@@ -249,7 +250,7 @@ class ServedAnswer:
             else:
                 yield TextDelta(part)
         if last and self._reader is not None:
-            yield from map(_delta, self._reader.finish())
+            yield from map(_delta, self._reader.finish(not self._ended))
 
     def _keep(self, delta: Delta) -> bool:
         """Take it into the whole answer, unless no more calls are wanted."""
@@ -298,6 +299,11 @@ class ServedAnswer:
     def cut(self) -> bool:
         """Whether it ended because it may be no longer."""
         return self.finish is not None and self.finish.reason == "length"
+
+    @property
+    def _ended(self) -> bool:
+        """Whether the model ended it: neither a limit, nor a stop string, nor the client cut it."""
+        return self.finish is not None and self.finish.reason == "stop" and self.stop_string is None
 
     @property
     def stop_string(self) -> str | None:

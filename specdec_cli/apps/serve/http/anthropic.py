@@ -7,22 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, FailFast, Tag
+from pydantic import FailFast, Tag
 
 from specdec_cli.apps.serve.http import dialect, reading
 from specdec_cli.apps.serve.http.answer import ChatRequest, Delta, ReasoningDelta, ServedAnswer, TextDelta
-from specdec_cli.apps.serve.http.contents import (
-    Content,
-    DocumentPart,
-    SearchResult,
-    Unreadable,
-    joined_text,
-    kind_of_part,
-    require_readable,
-    text_of,
-)
+from specdec_cli.apps.serve.http.contents import Content, Part, Thought, joined_text, require_readable, text_of
 from specdec_cli.apps.serve.http.errors import ANTHROPIC, HttpError, bad_field, error_body
-from specdec_cli.apps.serve.http.schema import FEW, Arguments, Asked, Body, Format, TextBlock, parse, wrapped
+from specdec_cli.apps.serve.http.schema import FEW, Arguments, Asked, Body, Format, TextBlock, by, parse, wrapped
 from specdec_cli.apps.serve.http.tools import anthropic_offer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.template import TemplateValues
@@ -32,64 +23,29 @@ from specdec_cli.models.turns import Message, joined
 CHANGING = "x-anthropic-billing-header:"
 
 
-class ThinkingBlock(Body):
-    """What the model thought; nothing where it is redacted."""
-
-    thinking: str = ""
-
-
 class UseBlock(Body):
-    """A function that the model called."""
-
     id: str
     name: str
     input: Arguments = ""
 
 
 class ResultBlock(Body):
-    """What it returned."""
-
     tool_use_id: str
     content: Content = []
 
 
-def kind_of_block(value: Any) -> str:
-    """The tag of the model that a block is read by."""
-    kind = value.get("type", "") if isinstance(value, dict) else "text"
-    if kind in ("document", "search_result"):
-        return kind_of_part(value)
-    return BLOCKS.get(kind, "<other>") if isinstance(kind, str) else "<other>"
-
-
-BLOCKS = {
-    "text": "<text>",
-    "thinking": "<thinking>",
-    "redacted_thinking": "<thinking>",
-    "tool_use": "<use>",
-    "tool_result": "<result>",
-}
 Block = Annotated[
-    Annotated[TextBlock, Tag("<text>")]
-    | Annotated[DocumentPart, Tag("<document>")]
-    | Annotated[SearchResult, Tag("<found>")]
-    | Annotated[ThinkingBlock, Tag("<thinking>")]
-    | Annotated[UseBlock, Tag("<use>")]
-    | Annotated[ResultBlock, Tag("<result>")]
-    | Annotated[Unreadable, Tag("<other>")],
-    Discriminator(kind_of_block),
+    Annotated[UseBlock, Tag("<use>")] | Annotated[ResultBlock, Tag("<result>")] | Annotated[Part, Tag("<part>")],
+    by("type", {"tool_use": "<use>", "tool_result": "<result>"}, "<part>"),
 ]
 
 
 class BlockMessage(Body):
-    """What somebody said."""
-
     role: Literal["user", "assistant", "system"]
     content: Annotated[list[Block], FailFast(), FEW, wrapped("text", type="text")] = []
 
 
 class ThinkingOptions(Body):
-    """Whether to think."""
-
     type: Literal["enabled", "disabled", "adaptive"] | None = None
 
 
@@ -166,16 +122,14 @@ def _read(message: BlockMessage) -> list[dict[str, Any]]:
     results, texts, thoughts, calls = [], [], [], []
     for block in message.content:
         match block:
-            case TextBlock(text=text):
-                texts.append(text)
-            case DocumentPart() | SearchResult() | Unreadable():
-                texts.append(block.words)
-            case ThinkingBlock(thinking=thought):
-                thoughts.append(thought)
             case UseBlock():
                 calls.append(reading.call(block.id, block.name, block.input))
             case ResultBlock():
                 results.append(reading.result(block.tool_use_id, text_of(block.content)))
+            case Thought():
+                thoughts.append(block.thought)
+            case _:
+                texts.append(block.words)
     said = joined_text(*texts)
     if message.role == "assistant":
         return [*results, reading.assistant(said, "\n".join(thoughts), calls)]

@@ -52,15 +52,11 @@ GRAMMARS = dict.fromkeys(
 
 
 class CalledFunction(Body):
-    """A function and what it was called with."""
-
     name: str
     arguments: Arguments = ""
 
 
 class EarlierCall(Body):
-    """A call that the model made."""
-
     id: str = ""
     function: CalledFunction
 
@@ -78,8 +74,6 @@ class ToldMessage(Body):
 
 
 class AssistantMessage(Body):
-    """What the model said, thought and called."""
-
     content: Content = []
     reasoning_content: str = ""
     reasoning: str = ""
@@ -100,8 +94,6 @@ class AssistantMessage(Body):
 
 
 class ToolMessage(Body):
-    """What a function returned."""
-
     content: Content = []
     tool_call_id: str = ""
     name: str = ""
@@ -120,8 +112,6 @@ ChatMessage = Annotated[
 
 
 class StreamOptions(Body):
-    """Of a stream."""
-
     include_usage: bool = False
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Discriminator, FailFast, Tag
+from pydantic import BeforeValidator, Discriminator, FailFast, Tag
 
 from specdec_cli.apps.serve.http.errors import bad_field
 from specdec_cli.apps.serve.http.schema import FEW, Body, wrapped
@@ -70,27 +70,17 @@ class Source(Body):
 
 
 class DocumentPart(Body):
-    """A document whose source is text."""
+    """A document whose source is text, or what a search found, of which the source is the name of a place."""
 
     title: str = ""
     context: str = ""
-    source: Source
-
-    @property
-    def words(self) -> str:
-        return joined_text(self.title, self.context, self.source.data or text_of(self.source.content))
-
-
-class SearchResult(Body):
-    """What a search found; `source` is where."""
-
-    title: str = ""
-    source: str = ""
+    source: Annotated[Source, BeforeValidator(lambda value: {"data": value} if isinstance(value, str) else value)]
     content: Content = []
 
     @property
     def words(self) -> str:
-        return joined_text(self.title, self.source, text_of(self.content))
+        source = self.source.data or text_of(self.source.content)
+        return joined_text(self.title, self.context, source, text_of(self.content))
 
 
 def kind_of_part(value: Any) -> str:
@@ -98,11 +88,9 @@ def kind_of_part(value: Any) -> str:
     if not isinstance(value, dict):
         return "<text>"
     kind, source = value.get("type") or "", value.get("source")
-    if kind == "search_result":
-        return "<found>"
-    if kind == "document" and isinstance(source, dict) and source.get("type") in SOURCES:
+    if kind == "search_result" or (kind == "document" and isinstance(source, dict) and source.get("type") in SOURCES):
         return "<document>"
-    if kind in ("thinking", "reasoning"):
+    if kind in ("thinking", "redacted_thinking", "reasoning"):
         return "<thought>"
     return "<text>" if kind in TEXTS else "<other>"
 
@@ -110,7 +98,6 @@ def kind_of_part(value: Any) -> str:
 Part = Annotated[
     Annotated[TextPart, Tag("<text>")]
     | Annotated[DocumentPart, Tag("<document>")]
-    | Annotated[SearchResult, Tag("<found>")]
     | Annotated[Thought, Tag("<thought>")]
     | Annotated[Unreadable, Tag("<other>")],
     Discriminator(kind_of_part),

@@ -32,8 +32,6 @@ class Extra(Body):
 
 
 class InfillBody(Asked):
-    """Of /infill."""
-
     REFUSED = {
         **Asked.REFUSED,
         **dict.fromkeys(("grammar", "json_schema"), "what is filled in is not constrained"),

@@ -105,9 +105,9 @@ def constraint_of(given: Format | None, name: str) -> Constraint | None:
         return None
     if given.type not in FORMATS:
         raise bad_field(f"{name}.type", f"{shown(given.type)} is none of {', '.join(FORMATS)}")
-    if given.type == "json_object":
-        return Constraint("schema", '{"type": "object"}')
     holder, path = (given.json_schema, f"{name}.json_schema") if given.json_schema else (given, name)
+    if given.type == "json_object" and holder.shape is None:
+        return Constraint("schema", '{"type": "object"}')
     if holder.shape is None:
         raise bad_field(f"{path}.schema", "it is missing, but an object is expected")
     return shape("schema", holder.shape)

@@ -27,15 +27,11 @@ ECHOED = ("instructions", "metadata", "temperature", "top_p", "tools", "tool_cho
 
 
 class MessageItem(Body):
-    """What somebody said."""
-
     role: Literal["user", "assistant", "system", "developer"]
     content: Content = []
 
 
 class CallItem(Body):
-    """A function that the model called."""
-
     name: str
     call_id: str
     namespace: str | None = None
@@ -52,15 +48,11 @@ class CustomItem(Body):
 
 
 class ResultItem(Body):
-    """What it returned."""
-
     call_id: str = Field(validation_alias=AliasChoices("call_id", "id"))
     output: Content = []
 
 
 class ReasoningItem(Body):
-    """What the model thought."""
-
     content: Content = []
     summary: Content = []
 
@@ -108,14 +100,10 @@ Item = Annotated[
 
 
 class TextOptions(Body):
-    """How the text is shaped."""
-
     format: Format | None = None
 
 
 class ResponseBody(Asked):
-    """Of /v1/responses."""
-
     REFUSED = {
         **Asked.REFUSED,
         "prompt": "there are no stored prompts; send instructions and input",

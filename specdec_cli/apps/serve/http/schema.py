@@ -252,15 +252,11 @@ class Format(Body):
 
 
 class Reasoning(Body):
-    """Whether and how hard to think."""
-
     effort: str | None = None
     enabled: bool | None = None
 
 
 class TextBlock(Body):
-    """A text, or a piece of one."""
-
     text: str
 
 
@@ -272,8 +268,6 @@ class Prediction(Body):
 
 
 class ModelBody(Body):
-    """Whose answer is asked for."""
-
     model: str | None = None
 
 

@@ -13,7 +13,9 @@ import logging
 import os
 import resource
 import socket
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,6 +35,8 @@ from specdec_cli.system import servers
 BACKLOG = 1024
 # Replies end at once; this is for whoever does not take the end of one.
 ENDING_SECONDS = 1
+# A program on this machine takes a connection at once.
+CONNECT_SECONDS = 0.2
 # A head comes at once; a body has some 32 MB at most, over a slow network.
 HEAD_SECONDS, BODY_SECONDS, KEEP_ALIVE_SECONDS = 10.0, 60.0, 30
 # Files that models, conversations and logs may need, and connections that were taken and not yet looked at. The loop
@@ -44,8 +48,12 @@ TOLD = "HTTP/1.1 {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 LATE, CROWDED = TOLD.format("408 Request Timeout").encode(), TOLD.format("503 Service Unavailable").encode()
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, system: str = sys.platform) -> socket.socket:
     """A socket that listens there. Raises: SpecdecError for a port in use, UsageError for no address of ours."""
+    for one in servers.running():
+        if one.url.endswith(f":{port}"):
+            hint = f"see specdec ps; or use another: --port {port + 1}"
+            raise SpecdecError(f"{one.pair} is served at {one.url} already", hint)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # Only of a socket that says it is TCP does asyncio know that its small writes must not wait for each other.
@@ -53,6 +61,8 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         raise UsageError(f"--host {host} is not an address: {error.strerror}", "leave it out for 127.0.0.1") from error
     try:
+        if system == "darwin" and _is_answered(address):  # it lets one address be bound beside all addresses
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         found.bind(address)
         found.listen(BACKLOG)
@@ -62,13 +72,17 @@ def listen(host: str, port: int) -> socket.socket:
     return found
 
 
+def _is_answered(address: tuple[Any, ...]) -> bool:
+    """Whether somebody on this machine listens there; where all addresses are meant, at the loopback's."""
+    name = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address[0], address[0])
+    with suppress(OSError), socket.create_connection((name, address[1]), CONNECT_SECONDS):
+        return True
+    return False
+
+
 def _refused(host: str, port: int, error: OSError) -> SpecdecError:
     if error.errno == errno.EADDRINUSE:
-        other = f"use another: --port {port + 1}"
-        for one in servers.running():
-            if one.url.endswith(f":{port}"):
-                return SpecdecError(f"{one.pair} is served at {one.url} already", f"see specdec ps; or {other}")
-        return SpecdecError(f"port {port} of {host} is in use by another program", other)
+        return SpecdecError(f"port {port} of {host} is in use by another program", f"use another: --port {port + 1}")
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} may not be opened by this user", "use one from 1024 on: --port 8040")
     return UsageError(

@@ -195,7 +195,9 @@ function clear() {
 
 at("ask").addEventListener("submit", submit);
 question.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
+  // Safari ends the composition before it tells of the key that ended it, and gives that the number 229.
+  const composes = event.isComposing || event.keyCode === 229;
+  if (event.key === "Enter" && !event.shiftKey && !composes) submit(event);
 });
 question.addEventListener("input", fit);
 document.addEventListener("keydown", (event) => {

@@ -12,7 +12,7 @@ from fakes.bench import HERE, estimate, read_back, sample_result
 from specdec_cli.apps.bench import sentences
 from specdec_cli.apps.bench.estimate import better, in_trial_order, next_arms, recommend
 from specdec_cli.apps.bench.report import Report, cost_curve, make_row, reports
-from specdec_cli.apps.bench.result import Condition, Contender, CostSample, to_dict
+from specdec_cli.apps.bench.result import Condition, Contender, costs, to_dict
 from specdec_cli.core.errors import SpecdecError
 from specdec_cli.core.gain import break_even_acceptance
 from specdec_cli.core.speedup import t_quantile
@@ -23,6 +23,11 @@ from specdec_cli.measure.prompts import PromptId
 def over(groups):
     """The interval over prompts of these kinds."""
     return interval_over({PromptId(kind, str(at)): v for kind, values in groups.items() for at, v in enumerate(values)})
+
+
+def remade(result, changes):
+    """The result with `changes(sample)` in each of its samples."""
+    return replace(result, samples=tuple(replace(one, **changes(one)) for one in result.samples))
 
 
 def test_auto_and_k_over_the_whole_range_are_tried_first_and_contenders_in_turns():
@@ -146,7 +151,7 @@ def test_the_baseline_comes_first_and_every_measured_k_has_a_row(report):
     assert ks == [k for k in report.result.settings.ks if k in ks] and {0, 2, 4, "auto"} <= set(ks)
     assert report.recommendation.k in {row.k for row in report.rows if row.measured}
     assert all(row.ttft_seconds is not None and row.speedup is not None for row in report.rows)
-    bare = Report(replace(report.result, costs=()), report.condition)
+    bare = Report(remade(report.result, lambda _: {"round_draft_seconds": None}), report.condition)
     assert bare.curve is None and all(row.verify_steps is None for row in bare.rows)
 
 
@@ -172,12 +177,22 @@ def test_rates_are_of_all_rounds_behind_the_first_token(result):
     assert make_row(3, None, [], None, "").acceptance_rate is None
 
 
-def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing():
-    steady = [CostSample(HERE, 100, 2, 0.004, 0.030, 0.020)] * 3
-    slowed = [CostSample(HERE, 100, 2, 0.008, 0.060, 0.040)] * 3
-    spiked = [CostSample(HERE, 100, 2, 0.9, 0.9, 0.020)]
-    found = cost_curve([*steady, *slowed, *spiked])
-    assert found.draft == {2: 0.2} and found.verify == {3: 1.5} and found.draft_step == pytest.approx(0.1)
+def test_costs_are_medians_of_ratios_so_that_a_slower_machine_changes_nothing(result):
+    plain, drafted = (next(one for one in result.samples if one.arm.k == k) for k in (0, 2))
+
+    def answers(prompt, plain_step, draft, verify):
+        """A plain one with steps of so many seconds, and one whose rounds of K 2 took so many."""
+        at = {"prompt": PromptId("code", prompt)}
+        yield replace(plain, decode_seconds=plain_step * plain.timed_tokens, **at)
+        yield replace(drafted, round_draft_seconds=draft, round_verify_seconds=verify, **at)
+
+    steady = [one for at in "abc" for one in answers(at, 0.020, 0.004, 0.030)]
+    slowed = [one for at in "def" for one in answers(at, 0.040, 0.008, 0.060)]
+    repeated = replace(steady[0], phase="drift", decode_seconds=9.0)
+    alone = replace(drafted, prompt=PromptId("code", "z"), round_draft_seconds=9.0)
+    found = cost_curve(costs([*steady, *slowed, *answers("g", 0.020, 0.9, 0.9), repeated, alone]))
+    assert found.draft == {2: pytest.approx(0.2)} and found.verify == {3: pytest.approx(1.5)}
+    assert found.draft_step == pytest.approx(0.1)
     assert found.round(2) == pytest.approx(1.7) and break_even_acceptance(1.35, 1) == pytest.approx(0.35)
     assert cost_curve([]) is None
 
@@ -206,14 +221,17 @@ def test_drift_compares_the_repeated_baseline_with_the_first_of_its_prompt(resul
 
 def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_do_not(result):
     """An M5 Max verified four rows in 37 ms and three runs later in 50; one row stayed, and so did every reading."""
-    middle = len(result.costs) // 2
+    begun = {one.prompt for one in result.samples[: len(result.samples) // 2]}
 
     def later(verify, plain_step):
-        dearer = [
-            replace(one, verify_seconds=verify * one.verify_seconds, plain_seconds=plain_step * one.plain_seconds)
-            for one in result.costs[middle:]
-        ]
-        return replace(result, costs=(*result.costs[:middle], *dearer))
+        def dearer(one):
+            if one.prompt in begun:
+                return {}
+            if one.arm.k == 0:
+                return {"decode_seconds": plain_step * one.decode_seconds}
+            return {"round_verify_seconds": one.round_verify_seconds and verify * one.round_verify_seconds}
+
+        return remade(result, dearer)
 
     assert result.row_drift == pytest.approx(0.0, abs=0.1) and not sentences.drifted(result)
     assert later(1.35, 1.35).row_drift == pytest.approx(result.row_drift, abs=0.05)
@@ -222,7 +240,7 @@ def test_passes_of_several_rows_that_become_dearer_are_told_though_plain_steps_d
     told = sentences.surroundings(hot)
     assert "passes of several rows +" in told and "try --cooldown" in told
     assert "several rows" not in sentences.surroundings(result)
-    assert replace(result, costs=result.costs[:8]).row_drift is None
+    assert replace(result, samples=result.samples[:8]).row_drift is None
 
 
 # What is written down
@@ -251,7 +269,4 @@ def test_an_interrupted_bench_and_one_of_too_few_prompts_write_nothing():
 def test_what_was_written_reads_back_as_the_same_value_under_fixed_names(result):
     values = to_dict(result)
     assert read_back(json.dumps(values)) == result
-    assert {"settings", "environment", "samples", "costs", "seconds", "partial", "schema"} < set(values)
-    assert set(values["costs"][0]) == {
-        "condition", "context_tokens", "k", "draft_seconds", "verify_seconds", "plain_seconds"
-    }  # fmt: skip
+    assert {"settings", "environment", "samples", "seconds", "partial", "schema"} < set(values)

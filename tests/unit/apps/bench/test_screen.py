@@ -110,7 +110,7 @@ def test_an_interrupted_bench_says_so_and_an_interval_of_too_few_prompts_is_not_
     text = shown(html_page(few))
     assert few.partial and "partial: interrupted" in text and "the safest choice" in text
     assert max(map(len, text.split())) < 40
-    empty = replace(few, samples=(), costs=())
+    empty = replace(few, samples=())
     assert "<h1>" in html_page(empty) and 'id="accuracy"' not in html_page(empty)
 
 

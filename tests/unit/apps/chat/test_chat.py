@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import io
 import json
+import sys
+import weakref
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,21 +17,25 @@ from huggingface_hub import constants
 from mlx.utils import tree_flatten
 
 from fakes.chat import PAIR, chat_with, networks, ran, recorded, tokenizer_in
-from fakes.hub_cache import COMMIT, NAME, place
+from fakes.hub_cache import COMMIT, NAME, OTHER_COMMIT, place
+from specdec_cli.apps.chat import talk
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
 from specdec_cli.apps.chat.screen import ChatScreen, toolbar
 from specdec_cli.apps.chat.talk import LineReader, is_open, spec_for, unfenced
-from specdec_cli.command.options import ModelOptions
+from specdec_cli.command.load import AnswerSettings
+from specdec_cli.command.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
 from specdec_cli.hub import locate
-from specdec_cli.pairs.catalog import registry
+from specdec_cli.pairs.catalog import is_downloaded, registry
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.conversation import Conversation
+from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Presses
+from specdec_cli.session.slot import Slot
 from specdec_cli.session.transcript import Transcript
-from specdec_cli.terminal.display import TraceDisplay
+from specdec_cli.terminal.display import TraceFile
 
 
 def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tmp_path):
@@ -142,6 +149,56 @@ def test_another_pair_is_opened_after_the_old_weights_left_the_cache_of_freed_bu
     assert before - found[0][0] >= weights and found[0][1] == 0
 
 
+def test_each_pair_left_the_memory_before_the_next_is_opened(pair, monkeypatch):
+    """The bug: `talk` kept the first pair for its whole life, `/draft on` the old one, and an error that of its reply.
+
+    On a Mac with little memory two pairs swap.
+    """
+    nets, there = [], []
+
+    def load_session(spec, models, **_):
+        there.append(sum(net() is not None for net in nets))
+        session = recorded(made := networks("qwen3"), pair[1])
+        nets.append(weakref.ref(made[0]))
+        if spec.drafter == "none":
+            alone = Slot(session.slot.target)
+            session.pair = replace(session.pair, names=("target", None), first=alone)
+        return session
+
+    def fail(session, *_, **__):
+        raise UsageError("no", "x")
+
+    monkeypatch.setattr(talk, "load_session", load_session)
+    monkeypatch.setattr(Session, "reply", fail)
+    lines = b"/draft on\nhello\n/pair demo\nhello\n/pair demo-hybrid\n"
+    assert talked(monkeypatch, lines, ModelOptions(pair="demo", drafter="none"), AnswerOptions()) == 2
+    assert there == [0, 0, 0, 0]
+
+
+def talked(monkeypatch, lines, models, answer):
+    """The exit code of a quiet chat that reads these lines from a pipe and keeps nothing."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    asked, transcript = AnswerSettings.read(answer, SamplingOptions()), Transcript(Conversation())
+    return talk.talk(models, asked, DisplayOptions(quiet=True), transcript, None, history=False)
+
+
+@pytest.mark.parametrize(
+    ("models", "answer", "first", "second"),
+    [
+        (ModelOptions(pair="demo"), AnswerOptions(), (2, 64, "model"), (2, 64, "mtp")),
+        (ModelOptions(pair="demo"), AnswerOptions(k="3", stop_repetition=9), (3, 9, "model"), (3, 9, "mtp")),
+        (ModelOptions(pair="demo", drafter="ngram"), AnswerOptions(k="0"), (0, 64, "ngram"), (0, 64, "ngram")),
+    ],
+)
+def test_what_the_line_asks_for_holds_for_every_pair_of_a_chat(pair, monkeypatch, models, answer, first, second):
+    """`/pair` forgot `-k`, `--drafter` and the config's `stop_repetition` for those of the new pair."""
+    requests = []
+    monkeypatch.setattr(talk, "load_session", lambda *_, **__: recorded(*pair))
+    monkeypatch.setattr(Session, "reply", lambda session, ids, request, *_, **__: requests.append(request) or ())
+    assert talked(monkeypatch, b"hello\n/pair demo-hybrid\nhello\n", models, answer)
+    assert [(one.k, one.stop_repetition, one.drafter) for one in requests] == [first, second]
+
+
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
     chat, _, _ = opened
     assert toolbar(chat.toolbar, 100) == "tiny · K 4 · temp 0 · context 0"
@@ -176,6 +233,23 @@ def test_a_chat_goes_on_with_a_model_wherever_it_lies(tmp_path, monkeypatch, our
     kept = Loaded(PairSpec(Pair("tiny", NAME, None)), None).to_dict()
     assert kept["target_revision"] == (COMMIT if ours else None)
     assert locate(kept["target"], kept["target_revision"]).is_relative_to(other)
+
+
+@pytest.mark.parametrize("pinned", [None, COMMIT])
+def test_a_chat_goes_on_where_its_commit_was_replaced_by_another_and_says_so(tmp_path, monkeypatch, pinned):
+    """The bug: after `rm` and `pull` of a model that had moved on, `chat -c` refused for ever."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+    entry = f'[pairs.mine]\ntarget = "{NAME}"\n' + f'target_revision = "{pinned}"\n' * bool(pinned)
+    (tmp_path / "models.toml").write_text(f"schema_version = 1\n{entry}")
+    place(tmp_path)
+    for commit, kept in ((COMMIT, COMMIT), (OTHER_COMMIT, pinned)):
+        for name in ("mine", "tiny"):
+            header = {"pair": name, "target": NAME, "draft": None, "target_revision": commit}
+            found = spec_for(Transcript(Conversation(), header=header), ModelOptions(), shown=False, plain=True)
+            assert found.pair.target_revision == (kept if name == "mine" or kept == commit else None)
+            assert found.reason.endswith(f"its commit {commit[:7]} is not here") == (commit == OTHER_COMMIT)
+            assert is_downloaded(*found.pair.models[0])
 
 
 def test_a_chat_goes_on_from_another_folder(tmp_path, monkeypatch):
@@ -332,7 +406,7 @@ def test_a_template_that_fails_on_the_second_turn_leaves_the_first_and_loads_no_
 def test_a_trace_on_a_full_disk_ends_with_one_line_and_the_replies_go_on(pair):
     """It ended the chat with `OSError` and exit 1."""
     chat, out, err = chat_with(recorded(*pair))
-    trace = TraceDisplay(FULL)
+    trace = TraceFile(FULL)
     chat.screen = screen = ChatScreen(out, err, trace=trace)
     ran((chat, out, err), "hello", "again")
     trace.close()

@@ -17,6 +17,7 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Round
 from specdec_cli.core.request import Request
 from specdec_cli.core.stats import ChatStats
+from specdec_cli.pairs.catalog import registry
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.slot import Slot
 
@@ -82,6 +83,20 @@ def test_draft_on_without_a_draft_lets_the_text_draft(pair):
     chat.loaded = Loaded(PairSpec(Pair("alone", "specdec:demo/target", None, 4), "model"), session)
     run_command(chat, "/draft on")
     assert chat.request().drafter == "ngram" and "own text drafts" in err.getvalue()
+
+
+def test_draft_on_takes_the_head_that_drafter_none_left_out_and_drafts_at_k_0_as_the_pair_does(pair):
+    """Of a pair with its own head the text drafted; after `-k 0` "the draft is on" was said, and nobody drafted."""
+    session, opened = recorded(*pair), []
+    session.pair = replace(session.pair, names=("target", None), first=Slot(session.slot.target))
+    chat, _, err = chat_with(session, lambda spec: opened.append(spec) or Loaded(spec, recorded(*pair)), k=0)
+    chat.loaded = Loaded(PairSpec(registry().pairs["demo-hybrid"], "none"), session)
+    chat.settings = replace(chat.settings, drafter="none")
+    run_command(chat, "/draft on")
+    assert [spec.drafter for spec in opened] == ["mtp"] and chat.request().drafter == "mtp"
+    assert chat.request().k == 2 and err.getvalue().endswith("the draft is on: K 2\n")
+    run_command(chat, "/pair demo")  # `none` was asked for until then
+    assert opened[-1].drafter == "model"
 
 
 @pytest.mark.parametrize("typed", ["/exit", *(alias for alias, name in ALIASES.items() if name == "/exit")])

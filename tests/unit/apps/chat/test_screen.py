@@ -12,7 +12,7 @@ from fakes.ui_script import PREFILL, ROUNDS, START, Terminal, drafted, finish
 from specdec_cli.apps.chat.screen import ChatScreen, ThinkingRows, ThinkingWriter, copied_here
 from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.models.text import Thinking
-from specdec_cli.terminal.display import Look
+from specdec_cli.terminal.look import Look
 
 TAGS = Thinking("<think>", "</think>")
 REPLY = ["<thi", "nk>\nLet me ", "see: one\ntwo.\n", "</think>", "\n\nThe answer", " is 2."]
@@ -34,9 +34,9 @@ def terminal():
 
 def replied(terminal, parts, hidden=False, panel=True, reason="stop", **screen):
     made = ChatScreen(terminal.out, terminal.err, Look(**screen))
-    with made.reply("demo", TAGS, hidden, panel) as display:
+    with made.reply("demo", TAGS, hidden, panel) as show:
         for event in [START, PREFILL, *[replace(ROUNDS[0], text=part) for part in parts], finish(reason)]:
-            display.handle(event)
+            show(event)
     return terminal.lines()
 
 
@@ -59,9 +59,9 @@ def test_quiet_says_errors_and_what_was_asked_for_alone():
     out, err = io.StringIO(), io.StringIO()
     screen = ChatScreen(out, err, Look(quiet=True))
     screen.notice("done")
-    with screen.reply("demo", None, False, True) as display:
+    with screen.reply("demo", None, False, True) as show:
         for event in (START, PREFILL, *ROUNDS, finish()):
-            display.handle(event)
+            show(event)
     assert err.getvalue() == ""
     screen.error(UsageError("what", "next"))
     screen.rows([("a", "b")])
@@ -84,14 +84,14 @@ def test_what_is_copied_is_filtered_and_bounded(terminal):
 def coloured(terminal, **screen):
     """What a reply with a draft writes: thinking, then the answer."""
     made = ChatScreen(terminal.out, terminal.err, Look(**screen))
-    with made.reply("demo", TAGS, False, True) as display:
+    with made.reply("demo", TAGS, False, True) as show:
         rounds = [
             drafted(0, [], 0, "<think>"),
             drafted(1, ["Hm"], 1, "</think>"),
             drafted(2, ["Yes", ","], 1, " it is."),
         ]
         for event in [START, PREFILL, *rounds, finish()]:
-            display.handle(event)
+            show(event)
     terminal.settle()
     return terminal.written
 

@@ -112,6 +112,24 @@ def test_show_names_the_source_of_each_value(specdec, monkeypatch):
     assert "pair\tdemo\tmodels.toml:1\n" in out and "k\t5\tpair demo, your models.toml\n" in out
 
 
+def test_show_tells_a_default_that_is_another_in_another_command(specdec):
+    """`cache_disk` was "off", while a chat keeps up to 8 GB, and `max_tokens` 512, while its is 2048."""
+    rows = {row.split("\t")[0]: row.split("\t")[1:] for row in specdec("config", "show", "--all")[1].splitlines()}
+    assert rows["max_tokens"] == ["512", "default; chat: 2048; race: 256; audit: 64"]
+    assert rows["cache_disk"] == ["–", "off; chat: 8 GB, at most 2 % of what is free"]
+    assert rows["top_p"] == ["–", "the target's own"]
+
+
+@pytest.mark.parametrize("line", ["8_000_000_000", "'8 GB'", "0", "'off'", "1.5e9"])
+def test_a_size_is_a_text_or_a_number_and_another_is_refused_when_it_is_set(specdec, line):
+    """A right number stopped every command, and a wrong text only the chats, after it was set."""
+    specdec.config.write_text(f"cache_disk = {line}\n")
+    assert specdec("chat", "-p", "demo", "-q")[0] == 0
+    told = (2, "cache_disk 5XB is not a size", "for example: specdec config set cache_disk 8GB, or specdec config set ")
+    code, message, hint = specdec.refused("config", "set", "cache_disk", "5XB")
+    assert (code, message, hint) == (*told[:2], told[2] + "cache_disk off")
+
+
 # Presets.
 
 REVIEWER = '[presets.reviewer]\npair = "demo"\nsystem = "You find faults."\ntemp = 0.25\nmax_tokens = 1\n'

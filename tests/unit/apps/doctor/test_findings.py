@@ -118,9 +118,10 @@ def test_an_m5_on_a_macos_that_mlxs_wheel_is_too_new_for_is_told(
 def test_a_passed_run_is_remembered_for_this_device_and_these_versions(record):
     assert NOT_YET in doctor.verification()
     seen = []
-    found = doctor.run_selftest(lambda done, total, outcome: seen.append((done, total, outcome.name)))
+    outcomes, seconds = doctor.run_selftest(lambda done, total, outcome: seen.append((done, total, outcome.name)))
     assert seen == [(at, 2, name) for at, name in enumerate(BOTH, 1)]
-    assert not found.wrong and [row[0] for row in found.findings()] == ["self-test", "time"]
+    assert not doctor.wrong(outcomes) and not doctor.missed(outcomes)
+    assert [row[0] for row in doctor.totals(outcomes, seconds)] == ["self-test", "time"]
     assert doctor.verification().startswith("verified here, in 2 tests of 16 and 4 bits, on 20")
     values = json.loads(record.read_text())
     record.write_text(json.dumps(values | {"where": values["where"] | {"mlx": "0.1"}}))
@@ -132,9 +133,9 @@ def test_a_passed_run_is_remembered_for_this_device_and_these_versions(record):
 @pytest.mark.slow
 def test_a_wrong_family_is_named_now_and_later(record, monkeypatch):
     monkeypatch.setattr(WindowKVCache, "trim", lambda window, tokens: tokens)
-    found = doctor.run_selftest(lambda *_: None)
-    assert [outcome.name for outcome in found.wrong] == BOTH
-    assert [row[:2] for row in found.findings()[2:]] == [(name, "wrong") for name in BOTH]
+    outcomes, seconds = doctor.run_selftest(lambda *_: None)
+    assert doctor.wrong(outcomes) == BOTH and doctor.totals(outcomes, seconds)[0][1] == "0 of 2 passed"
+    assert [row[:2] for row in doctor.missed(outcomes)] == [(name, "wrong") for name in BOTH]
     assert "FAILED here for gemma3_text, bfloat16, gemma3_text, 4 bits on 20" in doctor.verification()
 
 

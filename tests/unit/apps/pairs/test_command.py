@@ -11,6 +11,11 @@ import pytest
 import tokenizers
 
 from fakes.models import TINY, tiny_folder
+from specdec_cli import hub
+from specdec_cli.apps.pairs.pull import plan_removal
+from specdec_cli.core.errors import NotAvailable
+from specdec_cli.hub import Removal
+from specdec_cli.pairs.pair import Pair, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
 
 
@@ -44,7 +49,7 @@ def test_a_pair_whose_folder_is_gone_cannot_become_the_default(specdec, tiny_pai
 
 def test_pairs_use_pulls_what_is_not_here_if_it_may(specdec, monkeypatch):
     pulled = []
-    monkeypatch.setattr("specdec_cli.pairs.pull.pull", lambda pair, screen, **_: pulled.append(pair.name))
+    monkeypatch.setattr("specdec_cli.apps.pairs.pull.pull", lambda pair, **_: pulled.append(pair.name))
     assert specdec("pairs", "use", "llama-3b", "--yes") == (0, "", "llama-3b is now the default pair\n")
     assert pulled == ["llama-3b"]
 
@@ -56,6 +61,24 @@ def test_a_folder_is_kept_by_its_whole_path(specdec, tiny_pair, monkeypatch):
     assert (code, err) == (0, f"saved pair mine ({specdec.models})\n")
     mine = read_registry(specdec.models, "yours").pairs["mine"]
     assert (mine.target, mine.draft) == tuple(map(str, tiny_pair))
+
+
+def test_a_folder_that_was_pulled_is_one_pair_from_anywhere_and_its_command_can_be_typed(
+    specdec, tiny_pair, tmp_path, monkeypatch
+):
+    """`specdec pull ./m` made that path the default pair: in every other folder all commands failed."""
+    folders = tmp_path / "m", tmp_path / "My Model"
+    for folder in folders:
+        shutil.copytree(tiny_pair[0], folder)
+    monkeypatch.chdir(tmp_path)
+    assert specdec("pull", "./m")[0] == 0
+    told = "My Model is here: specdec run -p 'My Model' 'your prompt'"
+    assert specdec("pull", "./My Model")[2].splitlines()[-1] == told
+    monkeypatch.chdir(folders[0])
+    assert specdec("pull", ".")[2].splitlines()[-1].startswith("m is here, and is the default pair")
+    assert specdec("pull", folders[1])[2].splitlines()[-1] == told
+    mine = read_registry(specdec.models, "yours").pairs
+    assert {name: pair.target for name, pair in mine.items()} == {folder.name: str(folder) for folder in folders}
 
 
 def test_an_entry_is_replaced_whole_if_that_is_agreed_to(specdec):
@@ -177,3 +200,44 @@ def test_a_changed_tokenizer_is_read_again(specdec, tmp_path):
     assert specdec("check", folder)[0] == 0
     (folder / "tokenizer.json").write_text("{}")
     assert specdec.refused("check", folder)[0] == 3
+
+
+# Removals
+
+SHARED = Pair("one", "org/big", "org/tiny"), Pair("two", "org/other", "org/tiny", draft_revision="d" * 40)
+TWO = Registry({pair.name: pair for pair in SHARED}, None)
+
+
+@pytest.fixture
+def removals(monkeypatch):
+    """The removals that are asked for: (model, commit)."""
+    asked = []
+
+    def removal(name, commit):
+        asked.append((name, commit))
+        if name == "org/other":
+            raise NotAvailable("org/other is not in the model cache", "specdec pairs")
+        return Removal(name, ("c" * 40,), ("d" * 40,) if commit else (), 5_000_000)
+
+    monkeypatch.setattr(hub, "removal", removal)
+    return asked
+
+
+def test_a_removal_says_what_goes_and_who_else_uses_it(removals):
+    plans = plan_removal("one", TWO)
+    assert [summary for _, summary in plans] == ["org/big: 5.0 MB", "org/tiny: 5.0 MB; also used by two"]
+    assert removals == [("org/big", None), ("org/tiny", None)] and sum(plan.freed_bytes for plan, _ in plans) == 10**7
+
+
+def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
+    """Its target is not here: what is here goes."""
+    ((_, summary),) = plan_removal("two", TWO)
+    assert summary == "org/tiny: 5.0 MB; what commit ddddddd shares will stay; also used by one"
+    assert removals == [("org/other", None), ("org/tiny", "d" * 40)]
+
+
+def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
+    own = Pair("own", str(tmp_path), "specdec:demo/draft")
+    with pytest.raises(NotAvailable, match="nothing of own to remove"):
+        plan_removal("own", Registry({"own": own}, None))
+    assert removals == []

@@ -126,6 +126,22 @@ def test_on_a_terminal_the_question_comes_after_the_verdict_with_the_size(world,
     assert ("best is here and is now the default pair" in text) == (code == 0)
 
 
+def test_a_pair_of_a_revision_that_was_only_checked_is_not_here_and_is_checked_again(world):
+    """After the first `check` nothing but a pull worked, and its hint was one that nobody could type."""
+    (commit,) = world.hub.repos[BIG]
+    world.models.write_text(f'schema_version = 1\n[pairs.pinned]\ntarget = "{BIG}"\ntarget_revision = "{commit}"\n')
+    assert [world(*words).code for words in (("check", "pinned"), ("check", "pinned"), ("pairs",))] == [0, 0, 0]
+    done = world("run", "-p", "pinned", "hi")
+    assert (done.code, done.errors()) == (3, ["pinned is not downloaded", "specdec pull pinned"])
+    assert world("pull", "pinned").code == 0
+    next(world.cached(BIG).glob("snapshots/*/config.json")).unlink()
+    told = f"{BIG} is only partly here: 1 file missing, first config.json"
+    for words in (("check", "pinned"), ("pairs",)):
+        assert world(*words).errors() == [told, "specdec pull pinned"]
+    assert told in world("run", "-p", "pinned", "hi").errors()[0]
+    assert world("pull", "pinned").code == 0 and world("run", "-p", "pinned", "-n", "2", "hi").code == 0
+
+
 def test_pull_by_ids_remembers_the_pair_under_the_targets_name(world):
     world.models.write_text("schema_version = 1\n")
     assert world("pull", "--target", BIG, "--draft", SMALL).code == 0

@@ -5,7 +5,7 @@ import io
 import pytest
 
 from fakes.racing import Clock
-from specdec_cli.apps.pairs.download import PullScreen
+from specdec_cli.apps.pairs.download import downloading
 from specdec_cli.terminal.panel.status import STALLED_SECONDS
 
 GB = 10**9
@@ -31,7 +31,7 @@ def screen(drawn):
 
 def test_a_pipe_gets_one_line_for_each_completed_file():
     err = io.StringIO()
-    with PullScreen(err).progress(300) as report:
+    with downloading(err, 300) as report:
         for done in (0, 50, 100, 100):
             report("a.safetensors", done, 100)
         report("b\x1b[2J.json", 200, 200)
@@ -40,7 +40,7 @@ def test_a_pipe_gets_one_line_for_each_completed_file():
 
 def test_one_row_says_how_much_came_how_fast_and_of_what_and_each_file_that_came_stays_above_it(screen):
     (err, rows), clock = screen, Clock()
-    with PullScreen(err, clock).progress(3 * GB) as report:
+    with downloading(err, 3 * GB, clock) as report:
         report("Big/config.json", 700, 700)
         assert rows() == ["Big/config.json  700 B", "downloading, 0.0 of 3.0 GB · Big/config.json"]
         clock.now += 30
@@ -55,7 +55,7 @@ def test_one_row_says_how_much_came_how_fast_and_of_what_and_each_file_that_came
 def test_what_comes_and_is_not_in_its_file_yet_is_no_stall(screen):
     """The bug: Xet writes in flushes, and a busy download said that no data came."""
     (err, rows), clock = screen, Clock()
-    with PullScreen(err, clock).progress(1000) as report:
+    with downloading(err, 1000, clock) as report:
         for _ in range(3):
             clock.now += STALLED_SECONDS - 1
             report("a.safetensors", 100, 500)

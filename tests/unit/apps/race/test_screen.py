@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fakes.racing import RAW, lane_steps, scripted
 from fakes.ui_script import START
 from specdec_cli.apps.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceStart, RaceState
-from specdec_cli.apps.race.screen import GUESSED, OWN, LiveRace, RaceView, frame_rows, headline, race_display
+from specdec_cli.apps.race.screen import GUESSED, OWN, RaceView, frame_rows, headline, live_race, race_display
 from specdec_cli.core.events import Finish, Prefill, Reading
 from specdec_cli.terminal.panel import status
 
@@ -89,17 +89,13 @@ def test_a_long_race_into_a_pipe_has_a_line_at_its_start_and_one_at_its_end(monk
     assert err.getvalue() == "racing…\nracing: done in 0 s\n"
 
 
-def play(display, events):
-    for event in events:
-        display.handle(event)
-    display.close()
-
-
 @pytest.mark.slow
 def test_foreign_text_never_reaches_the_terminal_as_codes(terminal):
     start = RaceStart("\x1b[2Jdemo[link=x]", "\x1b]0;t\x07p", True, "m", 0.1)
     foul = ("\x1b]0;owned", "\x07a", "\x9b2J", "b\n")
-    play(LiveRace(terminal.out, terminal.err, clock=iter(range(1000)).__next__), scripted(foul, start=start))
+    with live_race(terminal.out, terminal.err, clock=iter(range(1000)).__next__) as show:
+        for event in scripted(foul, start=start):
+            show(event)
     assert any("demo[link=x]" in line for line in terminal.lines())
     assert any("␛]0;owned" in line for line in terminal.lines())  # drawn, in the row of its round
     assert not any(code in terminal.written for code in (b"\x1b]", b"\x07", b"\xc2\x9b"))

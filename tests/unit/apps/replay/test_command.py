@@ -84,10 +84,8 @@ class Recorder:
         self.shown: list[tuple[Event, float]] = []
         self._clock = clock
 
-    def handle(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:
         self.shown.append((event, self._clock()))
-
-    def close(self) -> None: ...
 
 
 @pytest.mark.parametrize("speed", [1.0, 4.0])

@@ -110,6 +110,14 @@ def test_of_equal_prefixes_the_one_of_that_key_is_taken():
     assert taken.conversation_id == "a" and taken is kept["a"] and busy is not taken
 
 
+def test_conversations_of_one_key_keep_their_caches():
+    """A key is that of an application, or of its user: each conversation ended the one before."""
+    store = Store()
+    for words in (ONE, TWO):
+        store.run([*SYSTEM, *words], key="a", ends=(100, 140))
+    assert [store.run([*SYSTEM, *words, 9], key="a", ends=(100, 141))[0] for words in (ONE, TWO)] == [140, 140]
+
+
 def test_a_slot_in_use_is_copied_and_never_shared():
     store = Store()
     _, kept = store.run([*SYSTEM, *ONE])

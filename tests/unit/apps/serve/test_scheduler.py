@@ -48,6 +48,28 @@ def test_the_machine_is_kept_awake_while_somebody_waits_for_an_answer_and_no_lon
     assert states.count("event") == len(client.events)
 
 
+def test_the_machine_may_sleep_once_nobody_has_asked_for_a_while(pair, open_desk, monkeypatch):
+    """A process was started for each answer, and waited for at its end."""
+    states, free = [], threading.Event()
+
+    @contextmanager
+    def watched():
+        states.append("awake")
+        yield
+        free.set()
+
+    monkeypatch.setattr(scheduler, "awake", watched)
+    desk = open_desk(pair)
+    for seed in range(3):
+        answer(desk, job(ids(40, seed)))
+    assert states == ["awake"] and not free.is_set()
+    monkeypatch.setattr(scheduler, "IDLE_SECONDS", 0.05)
+    for times in (1, 2):
+        answer(desk, job(ids(40)))
+        assert free.wait(10) and states == ["awake"] * times
+        free.clear()
+
+
 def test_a_thread_that_dies_ends_its_clients_at_once_with_the_error_and_tells_whoever_comes(desk, monkeypatch):
     """Where `caffeinate` could not be started, the thread was gone, and every client waited for its own timeout."""
 

@@ -170,6 +170,14 @@ def three(pair):
     return running.Sharing(pair, 4), [Asked(pair, tokens) for tokens in (20, 30, 40)]
 
 
+def test_what_was_proved_of_target_and_draft_is_not_proved_again(pair, three, monkeypatch):
+    """A pair that another one took the place of, and that is back."""
+    proof = three[0].proof
+    monkeypatch.setattr(running, "prove", pytest.fail)
+    assert running.Sharing(pair, 4, proof)._batch.drafts is not None
+    assert running.Sharing(pair, 4, replace(proof, shares_steps=False))._batch.drafts is None
+
+
 def test_with_a_byte_less_than_the_rows_need_the_longest_takes_turns(pair, three):
     """Rows are as long as the longest, and there are a power of two of them."""
     sharing, asked = three

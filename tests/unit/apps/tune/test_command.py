@@ -67,6 +67,14 @@ def test_too_little_text_of_files_and_of_chats_is_refused_as_the_target_reads_it
     assert specdec.refused("tune", "-p", "demo", "--chats")[:2] == (2, message)
 
 
+def test_what_was_tuned_is_not_lost_to_a_name_that_differs_by_case_alone(specdec, tmp_path):
+    """On a Mac's disk `--out Mine` took the folder of the pair `mine`, and the pair was gone."""
+    (tuned_folder() / "mine").mkdir(parents=True)
+    (tmp_path / "text.txt").write_text("a")
+    told = specdec.refused("tune", "-p", "demo", "--text", tmp_path / "text.txt", "--out", "Mine")
+    assert told[:2] == (2, "--out Mine is mine but for its case, which would be lost")
+
+
 @pytest.mark.slow
 @pytest.mark.macos
 def test_a_prediction_is_a_table_and_nothing_is_written(specdec, text, models):

@@ -71,6 +71,25 @@ def test_a_draft_of_another_width_draws_only_what_the_target_has(width):
     assert q[:, width:].sum() == 0
 
 
+class First:
+    """A constraint under which `token` comes first, and then anything."""
+
+    def __init__(self, token):
+        self._row = np.packbits(np.arange(256) == token, bitorder="little").view(np.int32)
+
+    def masks(self, draft):
+        return np.stack([self._row, *[np.full_like(self._row, -1)] * len(draft)])
+
+
+def test_a_drafted_id_that_the_draft_has_no_row_for_is_fed_as_its_last_one():
+    """Under a constraint it may be the only one; mlx read its embedding past the end of them."""
+    network = tiny_network(TINY | {"vocab_size": 200}, seed=5)
+    for token in (199, 210, 229):
+        rule = make_rule("greedy", Sampler(Sampling(0.0), 3, PROMPT, 230, First(token)))
+        drafted = finished(drafter(network, 230, rule).propose(PROMPT, 4)).tokens.tolist()
+        assert drafted == [token, *continued([*PROMPT, token], 3, network, 230)]
+
+
 def test_q_is_the_law_that_each_token_was_drawn_from():
     rule = make_rule("token", Sampler(Sampling(0.7), 3, PROMPT, V))
     draft = finished(drafter(rule=rule).propose(PROMPT, 3))

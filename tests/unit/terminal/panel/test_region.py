@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
-from rich.text import Text
+from rich.text import Span, Text
 
-from specdec_cli.core.judged import TokenKind
-from specdec_cli.terminal.panel.answer import GUESSED, OWN, AnswerRows, folds
+from fakes.ui_script import ROUNDS
+from specdec_cli.terminal.panel.answer import GUESSED, OWN, AnswerRows, AnswerText, folds
 from specdec_cli.terminal.panel.region import LiveRegion
 from specdec_cli.terminal.terminal import make_console
 
@@ -142,15 +142,14 @@ def test_a_row_as_wide_as_the_terminal_keeps_its_last_cell() -> None:
     assert screen.display[:3] == ["0123456789", "abcdefghij", "klmnopqrst"]
 
 
-A, B = TokenKind.ACCEPTED, TokenKind.BONUS
 TEXT = st.text(st.sampled_from("ab cd  日本\n\té́👍x"), max_size=80)
 WIDTHS = st.integers(8, 30)
 
 
-def grown(spans: list[tuple[TokenKind | None, str]], width: int) -> list[Text]:
+def grown(spans: list[tuple[str | None, str]], width: int) -> list[Text]:
     """All rows of an answer that arrives in spans."""
     rows = AnswerRows()
-    return [row for kind, text in spans for row in rows.feed(text, width, kind)] + rows.finish(width)
+    return [row for style, text in spans for row in rows.feed(text, width, style)] + rows.finish(width)
 
 
 def plain(parts: list[str], width: int) -> list[str]:
@@ -193,15 +192,29 @@ def test_rows_depend_neither_on_how_the_answer_arrived_nor_on_its_colours(
     parts = [text[first:last] for first, last in pairwise(places)]
     whole = plain([text], width)
     assert plain(parts, width) == whole
-    kinds = [A, B, None] * 3
-    assert [row.plain for row in grown(list(zip(kinds, parts, strict=False)), width)] == whole
+    styles = [GUESSED, OWN, None] * 3
+    assert [row.plain for row in grown(list(zip(styles, parts, strict=False)), width)] == whole
     assert all(sum(map(cell_len, row)) <= width for row in whole)
     assert "".join("".join(whole).split()) == "".join(text.split())
 
 
-def test_each_run_of_tokens_has_the_style_of_its_fate_on_whichever_row_it_is() -> None:
-    first, second, third = grown([(A, "one two"), (B, " three"), (None, "?"), (A, " four")], 9)
+def test_each_run_of_tokens_has_its_style_on_whichever_row_it_is() -> None:
+    first, second, third = grown([(GUESSED, "one two"), (OWN, " three"), (None, "?"), (GUESSED, " four")], 9)
     assert [row.plain for row in (first, second, third)] == ["one two", "three?", "four"]
     assert [(span.start, span.end, span.style) for span in first.spans] == [(0, 7, GUESSED)]
     assert [(span.start, span.end, span.style) for span in second.spans if span.end > span.start] == [(0, 5, OWN)]
     assert {span.style for span in third.spans} == {GUESSED}
+
+
+def test_a_text_has_the_same_rows_whatever_was_asked_for_before() -> None:
+    def said() -> AnswerText:
+        text = AnswerText(coloured=True, prompt="say ")
+        for done in ROUNDS:
+            text.add(done)
+        text.end("!\x1b[")  # a sequence that never ends
+        return text
+
+    text = said()
+    for rounds, width in ((1, 20), (3, 20), (5, 20), (2, 20), (5, 9), (5, 30), (0, 30)):
+        assert text.upto(rounds, width) == said().upto(rounds, width)
+    assert text.upto(0, 30) == [Text("say ", spans=[Span(0, 4, "dim")])] and text.upto(5, 30)[-1].plain.endswith("!")

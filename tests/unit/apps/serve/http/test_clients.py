@@ -175,7 +175,8 @@ def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude
     hit = {"type": "search_result", "title": "S", "source": "u", "content": [{"type": "text", "text": "found"}]}
     use = {"type": "tool_use", "id": "t", "name": "see", "input": {}}
     result = {"type": "tool_result", "tool_use_id": "t", "content": [picture, note, hit]}
-    said = [*ASKED, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    secret = {"type": "redacted_thinking", "data": "x"}
+    said = [*ASKED, {"role": "assistant", "content": [secret, use]}, {"role": "user", "content": [result]}]
     read = "[an image, which this model cannot see]\nT\nwords\nS\nu\nfound"
     asked = {"model": "demo", "max_tokens": 2}
     turns = [*ASKED, {"role": "assistant", "content": ""}, {"role": "tool", "content": read}]

@@ -16,7 +16,7 @@ from specdec_cli.apps.serve.http.dialect import usage
 from specdec_cli.apps.serve.http.reading import USUAL_TOKENS
 from specdec_cli.apps.serve.http.schema import REFUSALS
 from specdec_cli.core.events import TokenLogprob
-from specdec_cli.core.request import Request
+from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.tokenizer import Tokenizer
 
 USER = {"role": "user", "content": "Hi"}
@@ -96,6 +96,17 @@ def test_fields_that_end_or_steer_an_answer_are_honoured(asked, path):
     assert (request.bad_words, request.stop) == (("no",), ("a",))
     other = job_of(asked, path, stop_sequences=["b"], repeat_penalty=1.2).request
     assert (other.stop, other.sampling) == (("b",), {"repetition_penalty": 1.2})
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_a_json_object_may_have_a_schema_as_llama_cpp_s_clients_write_it(asked, path):
+    """Any object was let through."""
+    asks = {"type": "json_object", "schema": {"type": "object", "required": ["a"]}}
+    assert job_of(asked, path, response_format=asks).request.constraint == Constraint(
+        "schema", json.dumps(asks["schema"])
+    )
+    any_object = job_of(asked, path, response_format={"type": "json_object"}).request.constraint
+    assert any_object == Constraint("schema", '{"type": "object"}')
 
 
 def test_further_answers_are_further_attempts_of_one_request(asked):

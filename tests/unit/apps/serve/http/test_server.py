@@ -43,6 +43,23 @@ def test_a_port_that_specdec_itself_has_is_told_with_what_is_served_there():
         assert (refused.value.message, refused.value.hint, refused.value.exit_code) == (*said, 1)
 
 
+@pytest.mark.parametrize(("theirs", "ours"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")])
+def test_a_port_that_macos_gives_twice_is_in_use(monkeypatch, theirs, ours):
+    """There one address can be bound beside all of them: whoever asked Ollama at its port was answered by specdec."""
+    monkeypatch.setattr(socket, "SO_REUSEADDR", socket.SO_REUSEPORT)  # by which Linux gives it twice
+    with listen(theirs, 0) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(SpecdecError, match=f"port {port} of {ours} is in use by another program"):
+            listen(ours, port, "darwin")
+        listen(ours, port, "linux").close()
+    listen(ours, port, "darwin").close()
+
+
+def test_a_server_of_specdec_s_own_is_found_where_the_port_can_be_had():
+    with plant(port=8040), pytest.raises(SpecdecError, match=r"tiny is served at .*8040 already"):
+        listen("127.0.0.1", 8040)
+
+
 @pytest.mark.parametrize("host", ["no.such.invalid", "192.0.2.1"])
 def test_an_address_that_is_not_this_machine_s_is_a_usage_error(host):
     with pytest.raises(UsageError, match=f"--host {host} is not an address"):

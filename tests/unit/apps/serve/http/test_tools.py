@@ -16,8 +16,11 @@ from fakes.desk import by_letters
 from fakes.models import byte_tokenizer
 from fakes.server import LOCAL, serving
 from fakes.serving import model_of
+from specdec_cli.apps.serve.http.answer import ChatRequest, ServedAnswer
 from specdec_cli.apps.serve.http.tools import arguments_schema
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
+from specdec_cli.core.events import Finish
+from specdec_cli.core.request import Request
 from specdec_cli.models.tool_calls import ToolCall
 
 PARAMETERS = {
@@ -220,6 +223,52 @@ def test_a_call_is_forced_in_the_form_that_is_read(saying, kind):
     assert client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).status_code == 200
     first, second, free = [handle.job.request.constraint for handle in desk.jobs]
     assert first == second and "read" in first.text and first.whole == (kind == "oss") and free is None
+
+
+@pytest.mark.parametrize("reason", ["length", "repetition"])
+def test_a_call_that_is_cut_is_no_call(scripted, models, reason):
+    """Behind the mark of its arguments it was a call without any, and the reason to stop was a call."""
+    said, _, _ = SAID["oss"][0].rpartition('{"path"')
+    client, _ = scripted(said, steps=by_letters, model=models["oss"], reason=reason)
+    choice = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["choices"][0]
+    assert choice["finish_reason"] == ("length" if reason == "length" else "stop")
+    assert choice["message"]["content"] == "I look." and not choice["message"].get("tool_calls")
+
+
+def test_a_call_that_a_stop_string_cuts_is_no_call(models):
+    said, _, _ = SAID["oss"][0].rpartition('{"path"')
+    for stop, calls in (('{"', []), ("no", [("read", "{}")])):
+        answer = ServedAnswer(models["oss"], ChatRequest(Request(stop=(stop,)), tools=tuple(TOOLS)), ())
+        tokens = tuple(models["oss"].tokenizer.continuation(said + '{"'))
+        answer.feed(Finish("stop", said, tokens, said, {"emitted_tokens": len(tokens) + len(calls)}))
+        assert [(call.name, call.arguments) for call in answer.calls] == calls
+
+
+QUOTED = f"So {written('a.py')} or a <tool_call>?"
+LEFT_OPEN = f"I read it.\n{written('a.py')}\n{written('b.py', False)}"
+
+
+@pytest.mark.parametrize(
+    ("said", "thought", "text", "calls"),
+    [
+        (LEFT_OPEN, "I read it.", "", [A, B]),
+        (LEFT_OPEN.removesuffix(END), "I read it.", "", [A, B]),
+        (f"{QUOTED}</think>Done.", QUOTED, "Done.", []),
+    ],
+)
+def test_a_call_in_thinking_counts_where_the_answer_ends_with_it_and_is_a_thought_elsewhere(
+    saying, said, thought, text, calls
+):
+    """It was a thought in any case: without `</think>` before its call, an agent stood still."""
+    client, _ = saying("qwen", said)
+    reply = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()
+    message = reply["choices"][0]["message"]
+    functions = [call["function"] for call in message.get("tool_calls", [])]
+    found = [(one["name"], json.loads(one["arguments"])) for one in functions]
+    assert (message["reasoning_content"], message["content"] or "", found) == (thought, text, calls)
+    counted = f"{thought}</think>" if text else f"{thought}\n<tool_call"
+    tokens = reply["usage"]["completion_tokens_details"]["reasoning_tokens"]
+    assert abs(tokens - len(counted) / 3) < 1  # a token is three letters here
 
 
 @pytest.mark.parametrize("broken", ['{"path": "a', '{"path": NaN}', '["a.py"]'])

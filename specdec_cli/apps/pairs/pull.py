@@ -1,115 +1,96 @@
-"""Carries out `pull` and `rm` on whole pairs. The verdict before the weights, all numbers before all bytes."""
+"""`pull` and `rm` on whole pairs. The verdict before the weights, all numbers before all bytes."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import Protocol
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 
 from specdec_cli import hub
+from specdec_cli.apps.pairs.download import checking, downloading
+from specdec_cli.apps.pairs.screen import print_checks
+from specdec_cli.command.command import ask, say
 from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.core.format import count, size
 from specdec_cli.core.kinds import HEAD
-from specdec_cli.core.progress import OnStep
 from specdec_cli.hub import HubSnapshot, Removal
 from specdec_cli.pairs import registry as models_toml
-from specdec_cli.pairs.catalog import is_local, registry, users_of
+from specdec_cli.pairs.catalog import findable, is_local, registry, users_of
 from specdec_cli.pairs.check import judge
-from specdec_cli.pairs.files import HeadSource, find
+from specdec_cli.pairs.files import DraftHead, find
 from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.names import settle
 from specdec_cli.pairs.pair import DEMO, Pair, PairSpec, Registry
 from specdec_cli.pairs.registry import user_file
-from specdec_cli.pairs.verdict import PairVerdict
 from specdec_cli.system.config import config_file
 from specdec_cli.system.machine import awake
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class PullDisplay(Protocol):
-    """Where a pull is shown."""
-
-    def line(self, text: str) -> None:
-        """One line on what happens."""
-
-    def verdict(self, found: PairVerdict) -> None:
-        """The verdict on the pair, before any weight."""
-
-    def progress(self, total_bytes: int) -> AbstractContextManager[hub.OnBytes]:
-        """A report of bytes done, shown for as long as the context lasts."""
-
-    def checking(self, name: str) -> AbstractContextManager[OnStep]:
-        """The same while files of the model `name` are read again."""
-
-
-Agree = Callable[[int], None]
-"""Asked before so many bytes are downloaded. Raises: SpecdecError for a no."""
-
-
 def pull(
     pair: Pair,
-    screen: PullDisplay,
     *,
-    context_tokens: int | None,
-    verify: bool,
-    force: bool,
+    yes: bool,
+    context_tokens: int | None = None,
+    verify: bool = False,
+    force: bool = False,
     offline: bool = False,
-    agree: Agree = lambda download_bytes: None,
 ) -> None:
-    """Check `pair`, then download what is missing of it. The first pair pulled becomes the default.
+    """Check `pair`, then download what is missing of it, after a question. The first pair pulled becomes the default.
 
-    Raises: NotAvailable, Refused, DoesNotFit; with `force` memory does not stop it, disk does.
+    Raises: NotAvailable, Refused, DoesNotFit, SpecdecError for a no; with `force` memory does not stop it, disk does.
     """
-    files = find(PairSpec.of(pair), weights="headers", offline=offline)
-    found = judge(Fit.of(files), context_tokens)
-    screen.verdict(found)
+    with checking(pair.name) as report:
+        files = find(PairSpec.of(pair), weights="headers", offline=offline, report=report)
+    found = judge(Fit.of(files, remedies=frozenset({"--max-context", "--force"})), context_tokens)
+    print_checks(sys.stderr, found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):
             raise obstacle
-        screen.line(f"continuing although {obstacle.message}")
-    _download(files.snapshots, screen, agree)
-    if files.source is not None:
-        _keep_head(files.source, screen, agree)
+        say(f"continuing although {obstacle.message}")
+    _download(files.snapshots, yes)
+    if isinstance(files.draft, DraftHead) and files.draft.origin is not None:
+        _keep_head(files.draft, files.draft.origin, yes)
     if verify:
-        _verify(files.snapshots, screen)
-    _remember(files.pair, screen)
+        _verify(files.snapshots)
+    _remember(findable(files.pair))
 
 
-def _download(snapshots: list[HubSnapshot], screen: PullDisplay, agree: Agree) -> None:
+def _download(snapshots: list[HubSnapshot], yes: bool) -> None:
     """What is missing of these commits. Raises: NotAvailable, DoesNotFit."""
     missing = sum(snapshot.download_bytes for snapshot in snapshots)
     if not missing:
-        screen.line("nothing to download: all files are already here")
+        say("nothing to download: all files are already here")
     else:
-        screen.line(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
+        say(f"to download: {size(missing)}; free on disk: {size(hub.free_bytes())}")
         hub.check_space(snapshots)
-        agree(missing)
-        screen.line("if interrupted, completed files are kept and the file in progress restarts")
+        ask(f"download {size(missing)}?", yes, usual=True)
+        say("if interrupted, completed files are kept and the file in progress restarts")
     try:
-        with awake(), screen.progress(missing) if missing else nullcontext(hub.silent) as report:
+        with awake(), downloading(sys.stderr, missing) if missing else nullcontext(hub.silent) as report:
             # Also where nothing is missing: another tool may have brought the bytes, and the branch moves last.
             for snapshot in snapshots:
                 hub.fetch(snapshot, _name_files(report, snapshot))
     except KeyboardInterrupt:
-        screen.line("interrupted: complete files are kept; run the same command again to restart the one in progress")
+        say("interrupted: complete files are kept; run the same command again to restart the one in progress")
         raise
 
 
-def _keep_head(source: HeadSource, screen: PullDisplay, agree: Agree) -> None:
+def _keep_head(draft: DraftHead, origin: HubSnapshot, yes: bool) -> None:
     """Take the head out of its repository, unless this commit's is here. Raises: NotAvailable, DoesNotFit."""
-    name = source.snapshot.name
-    if source.kept:
-        screen.line(f"nothing to download: the head of {name} is here")
+    name, tensors = origin.name, draft.head.tensors.values()
+    if hub.kept_commit(name) == origin.commit:
+        say(f"nothing to download: the head of {name} is here")
         return
-    tensors = count(len(source.head.tensors), "tensor")
-    screen.line(f"to download: {size(source.size_bytes)}, {tensors} of {size(source.snapshot.weight_bytes)} of {name}")
-    agree(source.size_bytes)
-    with awake(), screen.progress(source.size_bytes) as report:
-        source.keep(report)
+    size_bytes = sum(stored.size_bytes for stored in tensors)
+    of = f"{count(len(tensors), 'tensor')} of {size(origin.weight_bytes)} of {name}"
+    say(f"to download: {size(size_bytes)}, {of}")
+    ask(f"download {size(size_bytes)}?", yes, usual=True)
+    with awake(), downloading(sys.stderr, size_bytes) as report:
+        hub.keep_head(origin, draft.config, tensors, "pt" if draft.head.zero_centred else "mlx", report)
 
 
 def _name_files(report: hub.OnBytes, snapshot: HubSnapshot) -> hub.OnBytes:
@@ -123,9 +104,9 @@ def _name_files(report: hub.OnBytes, snapshot: HubSnapshot) -> hub.OnBytes:
     return named
 
 
-def _verify(snapshots: list[HubSnapshot], screen: PullDisplay) -> None:
+def _verify(snapshots: list[HubSnapshot]) -> None:
     for snapshot in snapshots:
-        with screen.checking(snapshot.name) as report:
+        with checking(snapshot.name) as report:
             problems = hub.verify(snapshot, report)
         if problems:
             first = problems[0]
@@ -134,47 +115,42 @@ def _verify(snapshots: list[HubSnapshot], screen: PullDisplay) -> None:
                 f"first {first.path}: {first.found[:12]} instead of {first.expected[:12]}",
                 "run the same command again to download them",
             )
-        screen.line(f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
+        say(f"{snapshot.name}: {len(snapshot.files)} files have the Hub's checksums")
 
 
-def _remember(pair: Pair, screen: PullDisplay) -> None:
+def _remember(pair: Pair) -> None:
     """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
-    if pair.name not in known.pairs or not _same(known.find(pair.name), pair):
-        pair = next((listed for listed in known.pairs.values() if _same(listed, pair)), pair)
-    if pair.name not in known.pairs:
-        models_toml.add_pair(user_file(), pair)
-    elif not _same(known.find(pair.name), pair):
-        command = f"specdec run {shlex.join(pair.options)} 'your prompt'"
-        screen.line(f"here, but {pair.name} already names another pair: {command}")
+    named = known.pairs.get(pair.name)
+    listed = next((one for one in (named, *known.pairs.values()) if one and _same(one, pair)), None)
+    if listed is None and named is not None:
+        say(f"here, but {pair.name} already names another pair: {pair.run_command}")
         return
-    if known.default_pair is None and pair.name != DEMO:
-        models_toml.set_default(config_file(), user_file(), pair.name)
-        screen.line(f"{pair.name} is here and is now the default pair: specdec run 'your prompt'")
-    elif known.default_pair == pair.name:
-        screen.line(f"{pair.name} is here, and is the default pair: specdec run 'your prompt'")
+    if listed is None:
+        models_toml.add_pair(user_file(), pair)
+        listed = replace(pair, source="yours")
+    if known.default_pair is None and listed.name != DEMO:
+        models_toml.set_default(config_file(), user_file(), listed.name)
+        say(f"{listed.name} is here and is now the default pair: specdec run 'your prompt'")
+    elif known.default_pair == listed.name:
+        say(f"{listed.name} is here, and is the default pair: specdec run 'your prompt'")
     else:
-        screen.line(f"{pair.name} is here: specdec run -p {pair.name} 'your prompt'")
+        say(f"{listed.name} is here: {listed.run_command}")
 
 
 def _same(pair: Pair, other: Pair) -> bool:
     """Whether both have the same models at the same revisions; the Hub ignores case in their names."""
     if len(pair.models) != len(other.models):
         return False
-    both = zip(pair.models, other.models, strict=True)
+    both = zip(findable(pair).models, findable(other).models, strict=True)
     return all(hub.same_model(name, name2) and at == at2 for (name, at), (name2, at2) in both)
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedRemoval:
-    """One model or kept head to remove, and one line on what that frees."""
+def plan_removal(name: str, known: Registry) -> list[tuple[Removal, str]]:
+    """The removals of a pair, or of one model by its Hub id, each with a line on what it frees.
 
-    removal: Removal
-    summary: str
-
-
-def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
-    """What removing a pair, or one model by its Hub id, would free. Raises: NotAvailable if nothing of it is here."""
+    Raises: NotAvailable if nothing of it is here.
+    """
     if name not in known.pairs:
         if refusal := _of_others(name):
             raise refusal
@@ -190,7 +166,7 @@ def plan_removal(name: str, known: Registry) -> list[PlannedRemoval]:
         except NotAvailable as error:
             missing.append(_of_others(model) or error)
             continue
-        plans.append(PlannedRemoval(removal, _summary(removal, [u for u in users_of(model, known) if u != name])))
+        plans.append((removal, _summary(removal, [user for user in users_of(model, known) if user != name])))
     if not plans:
         local = "its models are not the Hub's: shipped inside specdec, or folders of your own"
         first = [*missing, NotAvailable(f"nothing of {name} to remove: {local}", "specdec pairs lists all")][0]
@@ -218,8 +194,3 @@ def _summary(removal: Removal, others: Sequence[str]) -> str:
     if others:
         parts.append(f"also used by {', '.join(others)}")
     return "; ".join(parts)
-
-
-def carry_out(plans: list[PlannedRemoval]) -> int:
-    """Bytes freed."""
-    return sum(hub.remove(plan.removal) for plan in plans)
