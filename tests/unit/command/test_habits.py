@@ -188,7 +188,7 @@ def test_no_word_of_others_is_one_of_ours_and_no_hint_leads_back_to_one():
         words = hint.replace(":", " ").replace(";", " ").split()
         named = {after for word, after in pairwise(words) if word == "specdec"}
         assert not named & {*COMMANDS, *INSTEAD}
-        assert {word for word in words if word.startswith("--")} - flags <= {"--upgrade"}, hint
+        assert {word for word in words if word.startswith("--")} - flags <= {"--from", "--reinstall"}, hint  # uv's
 
 
 def test_what_comes_after_two_hyphens_is_text():
