@@ -127,9 +127,9 @@ def test_such_a_word_is_a_prompt_of_a_model_that_was_chosen_and_a_model_named_fi
 
 
 def test_completion_has_models_of_others_and_what_is_here_first_in_any_case_and_nothing_too_large(
-    specdec, models, monkeypatch, machine_says
+    specdec, models, monkeypatch
 ):
-    machine_says(16 * 10**9)
+    monkeypatch.setattr("specdec_cli.pairs.catalog.physical_bytes", lambda: 16 * 10**9)
     monkeypatch.setenv("_SPECDEC_COMPLETE", "complete_bash")
     gguf(models / "org/Llama-GGUF")
     (models / BIG).rename(models / "org/Llama-9")
@@ -188,7 +188,7 @@ def test_no_word_of_others_is_one_of_ours_and_no_hint_leads_back_to_one():
         words = hint.replace(":", " ").replace(";", " ").split()
         named = {after for word, after in pairwise(words) if word == "specdec"}
         assert not named & {*COMMANDS, *INSTEAD}
-        assert {word for word in words if word.startswith("--")} - flags <= {"--from", "--reinstall"}, hint
+        assert {word for word in words if word.startswith("--")} - flags <= {"--from", "--reinstall"}, hint  # uv's
 
 
 def test_what_comes_after_two_hyphens_is_text():

@@ -22,6 +22,11 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.slot import Slot
 
 
+def test_every_command_is_in_the_help_and_helps_itself(opened):
+    run_command(opened[0], "/help")
+    assert all(command.name in opened[2].getvalue() and command.help for command in COMMANDS)
+
+
 def test_draft_off_is_plain_decoding_in_the_same_conversation(opened):
     chat, _, err = opened
     ran(opened, "hello", "/draft off", "again", "/draft on", "again")
