@@ -11,7 +11,7 @@ import pytest
 from fakes.chat import chat_with, ran, recorded
 from fakes.models import tiny_folder
 from specdec_cli.apps.chat.chat import Loaded
-from specdec_cli.apps.chat.commands import ALIASES, Leave, run_command, stats_rows, suggestions
+from specdec_cli.apps.chat.commands import ALIASES, COMMANDS, Leave, run_command, stats_rows, suggestions
 from specdec_cli.apps.chat.settings import ChatSettings
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Round
