@@ -85,7 +85,8 @@ def run(options: ServerOptions) -> None:
         def load(name: str) -> LoadedPair:
             holds(0, 0, loading=True)
             try:
-                reserve, spec = RESERVE_TOKENS, others.specs[name]
+                spec = others.specs[name]
+                reserve = min(RESERVE_TOKENS, options.base(spec).max_context or RESERVE_TOKENS)
                 session = load_session(spec, options.models, reserve_tokens=reserve, shown=shown, plain=plain)
                 return replace(session.pair, disk=disk)
             except BaseException:

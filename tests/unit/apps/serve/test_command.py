@@ -46,6 +46,14 @@ def test_what_is_to_end_must_be_one_that_runs_and_one_alone(specdec):
         assert specdec.refused("stop", "tiny")[:2] == (2, "2 servers match")
 
 
+@pytest.mark.slow
+def test_a_bounded_context_needs_room_for_no_more(specdec):
+    """The hint to bound it brought the same refusal."""
+    with plant(weight_bytes=1 << 60):
+        code, message, _ = specdec.refused("serve", "-p", "demo", "--max-context", 300)
+    assert code == 5 and " at 300 tokens" in message
+
+
 def test_a_pair_that_servers_leave_no_room_is_told_how_to_go_on(specdec):
     """Of several, the first one was said to hold what all did, and the command of the hint asked which one to end."""
     asked = ("run", "-p", "demo", "-n", 1, "def f(")
