@@ -138,9 +138,8 @@ def require_valid(request: Request) -> Request:
     if not isinstance(request.sampling, Mapping):
         raise UsageError(f"sampling {request.sampling!r} names no values", "for example: sampling={'temperature': 0.8}")
     effective({}, request.sampling)
-    several = isinstance(request.stop, Iterable) and not isinstance(request.stop, str | bytes)
-    stop: tuple[Any, ...] = tuple(request.stop) if several else (request.stop,)
-    for name, texts in (("stop", stop), ("bad_words", request.bad_words)):
+    stop, bad_words = _several(request.stop), _several(request.bad_words)
+    for name, texts in (("stop", stop), ("bad_words", bad_words)):
         if not all(isinstance(text, str) and text for text in texts):
             raise UsageError(
                 f"{name} {texts!r} holds an empty text, or something other than text", f"for example: {name}=('END',)"
@@ -155,7 +154,13 @@ def require_valid(request: Request) -> Request:
         if ids and not isinstance(ids, str):
             within(f"an id of {name}", 0)(min(ids))
     biases = _sound_bias(request.logit_bias)
-    return replace(request, stop=stop, logit_bias=biases, predict=predict, stop_tokens=ends, seed=seed)
+    texts = {"stop": stop, "bad_words": bad_words}
+    return replace(request, **texts, logit_bias=biases, predict=predict, stop_tokens=ends, seed=seed)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    """Of texts that may be one."""
+    return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else (value,)
 
 
 def token_ids(name: str, values: Any) -> tuple[int, ...]:

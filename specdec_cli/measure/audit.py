@@ -15,7 +15,7 @@ from typing import Literal
 
 from specdec_cli.core.events import Round, RoundDone, Start
 from specdec_cli.core.kinds import COUPLED, DEFAULT_DRAFTER
-from specdec_cli.core.request import Request
+from specdec_cli.core.request import MAX_K, Request
 from specdec_cli.engine import device
 from specdec_cli.engine.baseline import KnownText, PlainStep, Position, mlx_lm_leads, row_leads
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
@@ -27,8 +27,8 @@ OnProgress = Callable[[int, int, str], None]
 K = int | Literal["auto"]
 # A token at the edge of a cut is in or out by one rounding, and no gap measures that.
 NO_CUTS = {"top_k": 0, "top_p": 1.0, "min_p": 0.0}
-# What `auto` is measured with: 4 drafted tokens, and 8, the most that it drafts from a model.
-AUTO_ROWS = (5, 9)
+# What `auto` is measured with: 4 drafted tokens, and the most that it drafts from a model.
+AUTO_ROWS = (5, MAX_K + 1)
 
 
 @dataclass(frozen=True, slots=True)

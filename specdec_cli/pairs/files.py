@@ -246,7 +246,7 @@ def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
     """As in ModelFiles, by the headers of those files that hold any of it, as far as these can be read."""
     language, shards = checkpoint.text_config, jsonfile.read_or_empty(checkpoint.folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        holding = {file for tensor, file in shards.items() if is_beside(tensor, language)}
+        holding = {str(file) for tensor, file in shards.items() if is_beside(tensor, language)}
     elif language is not checkpoint.config or any(language.get(key) for key in ANNOUNCING):
         holding = {file.path for file in snapshot.files if file.is_weights}
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from fnmatch import fnmatch
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,15 @@ def test_contributing_stays_short_and_names_files_that_exist():
     homes = [ROOT / ("" if name.startswith("tests/") else "specdec_cli") / name for name in named]
     assert len(text.splitlines()) <= 195 and len(homes) >= 12
     assert all(home.is_file() for home in homes), homes
+
+
+@pytest.mark.parametrize("document", [CONTRIBUTING, *DOCUMENTS], ids=lambda path: path.stem)
+def test_what_the_code_of_a_document_imports_is_there(document):
+    """A recipe named a class that had another name by then."""
+    blocks = re.findall(r"^```python\n(.*?)^```", document.read_text("utf-8"), re.M | re.S)
+    nodes = [node for block in blocks for node in ast.walk(ast.parse(block)) if isinstance(node, ast.ImportFrom)]
+    named = [(node.module, alias.name) for node in nodes for alias in node.names]
+    assert all(hasattr(import_module(module), name) for module, name in named), named
 
 
 @pytest.mark.parametrize("document", [README, *DOCUMENTS], ids=lambda path: path.stem)

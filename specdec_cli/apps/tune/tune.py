@@ -80,7 +80,8 @@ def _name(out: str | None, pair: Pair, what: str | None) -> str:
     A Mac's disk takes two names that differ by case alone for one.
     """
     ending = "medusa" if what == "medusa" else "tuned"
-    name = out or (pair.name if folder_of(pair) else f"{pair.name}-{ending}")
+    again = folder_of(pair) and what != "medusa"  # heads are another draft, not judged against the one that was tuned
+    name = out or (pair.name if again else f"{pair.name}-{ending}")
     if not NAME.fullmatch(name):
         raise UsageError(f"--out {name!r} is not a valid name for a pair", "use letters, digits, dots, - and _ only")
     known, hint = registry().pairs, f"for example: --out {pair.name}-mine"

@@ -110,6 +110,7 @@ def test_a_bad_word_is_spelled_by_no_tokens(pair, folders, k):
     assert (
         list(finish.tokens) == by_mlx_lm(pair, folders[0], encoded, 0, pair.tokenizer.stop_tokens)[: len(finish.tokens)]
     )
+    assert said(pair, k=k, bad_words=f"{words[0]}~").tokens == plain.tokens  # a text alone is a word, and no letters
 
 
 def test_a_bad_word_of_half_a_character_bans_nothing(pair):

@@ -20,7 +20,8 @@ from specdec_cli.core.errors import UsageError
 from specdec_cli.core.stats import Stats
 from specdec_cli.engine.heads import load_head
 from specdec_cli.pairs.limits import HEADROOM
-from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
+from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.registry import add_pair, load_registry, packaged_file, user_file
 from specdec_cli.pairs.tuned import tuned_folder
 
 
@@ -73,6 +74,16 @@ def test_what_was_tuned_is_not_lost_to_a_name_that_differs_by_case_alone(specdec
     (tmp_path / "text.txt").write_text("a")
     told = specdec.refused("tune", "-p", "demo", "--text", tmp_path / "text.txt", "--out", "Mine")
     assert told[:2] == (2, "--out Mine is mine but for its case, which would be lost")
+
+
+def test_heads_are_no_new_version_of_a_draft_that_was_tuned(specdec, tmp_path):
+    """They took its name and its folder, though nobody had compared the two."""
+    (tuned_folder() / "Mine-medusa").mkdir(parents=True)
+    (tmp_path / "text.txt").write_text("a")
+    adapter = str(tuned_folder() / "mine")
+    add_pair(user_file(), Pair("mine", "specdec:demo/target", "specdec:demo/draft", draft_adapter=adapter))
+    told = specdec.refused("tune", "-p", "mine", "--text", tmp_path / "text.txt", "--what", "medusa")
+    assert told[:2] == (2, "--out mine-medusa is Mine-medusa but for its case, which would be lost")
 
 
 @pytest.mark.slow
