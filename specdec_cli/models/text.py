@@ -164,6 +164,11 @@ class ThinkingCount:
             self._seen += 1
             self._thought = self._thought if self._stream.calls else self._seen
 
+    def finish(self, cut: bool = False) -> None:
+        """No more tokens come. Where the answer was `cut`, the mark of a call began none."""
+        if cut and not self._stream.answers:
+            self._thought = self._seen
+
 
 class Repetition:
     """Watches an answer for a phrase written again and again.

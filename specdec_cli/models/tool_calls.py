@@ -20,11 +20,15 @@ from specdec_cli.models.turns import Message
 
 JSON_CALLS = "json_tools"
 ANY_OBJECT = '{"type": "object"}'
-# Around an argument, in forms whose parsers drop one that is not closed instead of refusing it.
+# What an argument begins and ends with, in forms whose parsers drop one that is not closed instead of refusing it.
 ARGUMENTS = {
     "glm47": ("<arg_value>", "</arg_value>"),
+    "kimi_k3": ("<|open|>argument", "<|close|>argument<|sep|>"),
     "longcat": ("<longcat_arg_value>", "</longcat_arg_value>"),
+    "minicpm5": ("<param name", "</param>"),
+    "minimax_m2": ("<parameter name=", "</parameter>"),
     "muse_spark": ("<atem:parameter", "</atem:parameter>"),
+    "qwen3_coder": ("<parameter=", "</parameter>"),
 }
 
 
@@ -125,11 +129,17 @@ class MarkedCalls:
         """A reader of one answer."""
         return MarkedReader(self, tools)
 
+    def breaks_off(self, inner: str) -> bool:
+        """Whether a call ends in an argument, to which what follows may belong."""
+        if self.enforced:
+            return _ends_in_word(inner)
+        begin, end = ARGUMENTS.get(self.name, ("", ""))
+        return inner.rfind(begin) > inner.rfind(end)
+
     def read(self, inner: str, tools: Sequence[Mapping[str, Any]]) -> list[ToolCall]:
         """The calls that stand between two marks. Raises: UsageError."""
         with untrusted(lambda reason: UsageError(f"a tool call cannot be read: {reason}", "ask again")):
-            begin, end = ARGUMENTS.get(self.name, ("", ""))
-            if inner.rfind(begin) > inner.rfind(end):
+            if self.breaks_off(inner):
                 raise ValueError("its last argument is not closed")
             found = self.parse(inner, [*map(_with_objects, tools)] or None)
             return [_call(one) for one in (found if isinstance(found, list) else [found])]
@@ -137,7 +147,9 @@ class MarkedCalls:
 
 def _with_objects(tool: Mapping[str, Any]) -> dict[str, Any]:
     """`tool` as mlx-lm's parsers look into it: the schema of a property is an object; `true` says nothing."""
-    function = tool["function"]
+    function = tool.get("function")
+    if not isinstance(function, Mapping):
+        return dict(tool)
     parameters = function.get("parameters") or {}
     named = parameters.get("properties")
     properties = {name: one for name, one in named.items() if isinstance(one, dict)} if isinstance(named, dict) else {}
@@ -162,9 +174,8 @@ class MarkedReader:
     """Splits an answer into text and calls: a call is whole or it is text, and no text is held back without need.
 
     Text goes on as it comes, but for what may become the mark of a call. Behind the mark the call is kept until it
-    ends; what cannot be read then goes on as the text that it was. The end mark may also be part of an argument: then
-    the call ends at a later one, and what cannot be read at that is text as far as the first. JSON tells whether it is;
-    in other forms it may be wherever the parser refuses, until another call begins.
+    ends; what cannot be read then goes on as the text that it was. The end mark may also be part of an argument: while
+    one is open, the call ends at a later mark.
     """
 
     def __init__(self, form: MarkedCalls, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -210,29 +221,29 @@ class MarkedReader:
 
     def _call(self, over: bool) -> Sequence[Piece] | None:
         """The calls that are held, or text up to the first end mark where they cannot be read; None: more must come."""
-        calls: list[ToolCall] = []
-        while not calls and (length := self._length(over)):
+        while length := self._length(over):
             inner = self._held[:length].lstrip().removeprefix(self._start).removesuffix(self._end)
+            calls: list[ToolCall] = []
             with suppress(SpecdecError):
                 calls = self._form.read(inner, self._tools)
             self._tried.append(length)
-            if self._form.enforced and not _ends_in_word(inner):
-                break
-        if not calls and length is None:
-            return None
-        tried, self._inside, self._tried = self._tried, False, []
+            if calls or not self._form.breaks_off(inner):
+                return self._end_call(calls, self._tried[0])
+        # What an argument that is never closed quotes is no call; in a word of JSON, a quoted one cannot be read.
+        return self._end_call([], self._tried[0] if self._form.enforced else len(self._held)) if over else None
+
+    def _end_call(self, calls: list[ToolCall], told: int) -> Sequence[Piece]:
+        """The `calls`, or without any the first `told` characters as text."""
+        length, self._inside, self._tried = self._tried[-1], False, []
         if not calls:
-            return self._tell(tried[0])
-        self._held, self._fresh = self._held[tried[-1] :], True
+            return self._tell(told)
+        self._held, self._fresh = self._held[length:], True
         return calls
 
-    def _length(self, over: bool) -> int | None:
-        """The next one that the call may have, its end mark included; 0: there is none, None: more must come."""
+    def _length(self, over: bool) -> int:
+        """The next one that the call may have, its end mark included; 0: none has come."""
         tried = self._tried[-1] if self._tried else 0
-        other = self._held.find(self._start, tried) if tried and not self._form.enforced else -1
-        at = self._held.find(self._end, tried, None if other < 0 else other) if self._end else -1
+        at = self._held.find(self._end, tried) if self._end else -1
         if at >= 0:
             return at + len(self._end)
-        if other >= 0:
-            return 0
-        return None if not over else len(self._held) if tried < len(self._held) else 0
+        return len(self._held) if over and tried < len(self._held) else 0

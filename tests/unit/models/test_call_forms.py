@@ -14,7 +14,7 @@ from specdec_cli.core.request import Constraint
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.models.tool_calls import Mark, MarkedCalls, ToolCall
+from specdec_cli.models.tool_calls import ARGUMENTS, Mark, MarkedCalls, ToolCall
 from specdec_cli.models.turns import one_call_a_turn
 
 SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
@@ -172,6 +172,11 @@ for module, form in FORMS.items():
         more = WRITTEN[module].replace("?", quoted.arguments["cmd"])
         MARKED_SAID[f"{name} quoted"] = form, f"{more}\n{written}", [quoted, run]
         MARKED_SAID[f"{name} open"] = form, more.removesuffix(end), [quoted]
+        pairs = call("run", **run.arguments | {"cmd": f"a {form.marks[0]}b{end} c {form.marks[0]}run{end} d"})
+        MARKED_SAID[f"{name} quoted pairs"] = form, WRITTEN[module].replace("?", pairs.arguments["cmd"]), [pairs]
+    if name in ARGUMENTS:
+        lost = f"{end}run".join(WRITTEN[module].rsplit(ARGUMENTS[name][1], 1))
+        MARKED_SAID[f"{name} lost end"] = form, lost, [text(lost)]
     if form.enforced or module in (qwen3_coder, minimax_m2):  # for the others, anything is a call
         MARKED_SAID[f"{name} broken"] = form, f"{broken} a {end} b\n{written}", [text(f"{broken} a {end} b"), run]
         MARKED_SAID[f"{name} none"] = form, f"{broken} a {end} b", [text(f"{broken} a {end} b")]
@@ -220,6 +225,19 @@ def test_a_call_of_harmony_s_that_is_cut_is_text():
         assert pieces[1:] == ([text(said[body:at])] if at > body else [])
     assert read(HARMONY, [said], cut=True) == HARMONY_SAID["harmony call"][1]
     assert read(HARMONY, [said[:body]])[1:] == [call("get_current_weather")]  # as of a function without arguments
+
+
+@pytest.mark.parametrize("module", [qwen3_coder, minimax_m2])
+def test_what_cannot_be_read_is_no_longer_held(module):
+    """All that followed came at the end of the answer."""
+    reader = FORMS[module].reader(TOOLS)
+    said = "".join(FORMS[module].marks)
+    assert [*reader.feed(f"Use {said} so. "), *reader.feed("Then")][-1] == ("text", " Then")
+
+
+def test_a_tool_without_its_wrapping_is_read_by_its_name():
+    form = FORMS[json_tools]
+    assert [*form.reader([{"name": "run", "parameters": {}}]).feed(WRITTEN[json_tools])] == [call("run", cmd="?", n=1)]
 
 
 def test_text_is_held_only_while_it_may_be_a_call():

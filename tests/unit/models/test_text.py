@@ -85,6 +85,10 @@ def test_a_call_may_end_the_thinking_and_its_mark_be_quoted_there(text, thinking
 def test_an_answer_that_is_cut_in_its_thinking_calls_nothing():
     for text, *_ in IN_THOUGHT[:2]:
         assert pieces_of(TAGS, text, (), CALL, short=True) == (text.removeprefix("<think>"), "")
+        count = ThinkingCount(TAGS, CALL)
+        count.feed(text)
+        count.finish(cut=True)
+        assert count.tokens == len(text)
 
 
 @given(

@@ -233,6 +233,8 @@ class ServedAnswer:
                 return [delta for delta in self._deltas(event.text) if self._keep(delta)]
             case Finish():
                 self.finish = event
+                if self._thought is not None:
+                    self._thought.finish(not self._ended)
                 return [delta for delta in self._deltas(event.text_tail, last=True) if self._keep(delta)]
             case Failure():
                 self.failure = event

@@ -50,10 +50,6 @@ LATE, CROWDED = TOLD.format("408 Request Timeout").encode(), TOLD.format("503 Se
 
 def listen(host: str, port: int, system: str = sys.platform) -> socket.socket:
     """A socket that listens there. Raises: SpecdecError for a port in use, UsageError for no address of ours."""
-    for one in servers.running():
-        if one.url.endswith(f":{port}"):
-            hint = f"see specdec ps; or use another: --port {port + 1}"
-            raise SpecdecError(f"{one.pair} is served at {one.url} already", hint)
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # Only of a socket that says it is TCP does asyncio know that its small writes must not wait for each other.
@@ -82,7 +78,11 @@ def _is_answered(address: tuple[Any, ...]) -> bool:
 
 def _refused(host: str, port: int, error: OSError) -> SpecdecError:
     if error.errno == errno.EADDRINUSE:
-        return SpecdecError(f"port {port} of {host} is in use by another program", f"use another: --port {port + 1}")
+        other = f"use another: --port {port + 1}"
+        for one in servers.running():
+            if one.url.endswith(f":{port}"):
+                return SpecdecError(f"{one.pair} is served at {one.url} already", f"see specdec ps; or {other}")
+        return SpecdecError(f"port {port} of {host} is in use by another program", other)
     if error.errno == errno.EACCES:
         return UsageError(f"port {port} may not be opened by this user", "use one from 1024 on: --port 8040")
     return UsageError(
