@@ -80,8 +80,8 @@ def checked(path: tuple[str, ...], value: Any) -> Any:
         )
     kind = KINDS.get(row.metavar, str)
     checks = [check for check in (row.checks, CHECKS.get(key)) if check]
-    if kind is str and checks and type(value) in (int, float):
-        value = str(value)  # `k = 4`, which may be `"auto"`
+    if kind is str and checks and type(value) in (int, float, bool):
+        value = str(value).lower()  # `k = 4`, which may be `"auto"`
     if type(value) is not kind and not (kind is float and type(value) is int):
         what, example = TYPES.get(kind.__name__, ("text", "TEXT"))
         told = shown(json.dumps(value, default=str, ensure_ascii=False))

@@ -154,8 +154,9 @@ def require_valid(request: Request) -> Request:
         if ids and not isinstance(ids, str):
             within(f"an id of {name}", 0)(min(ids))
     biases = _sound_bias(request.logit_bias)
-    texts = {"stop": stop, "bad_words": bad_words}
-    return replace(request, **texts, logit_bias=biases, predict=predict, stop_tokens=ends, seed=seed)
+    return replace(
+        request, stop=stop, bad_words=bad_words, logit_bias=biases, predict=predict, stop_tokens=ends, seed=seed
+    )
 
 
 def _several(value: Any) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -120,7 +121,7 @@ def partly_here(pairs: Collection[Pair]) -> list[PartlyHere]:
         if isinstance(problem, PartlyHere):
             pair = min((one for one in pairs if model in one.models), key=lambda one: len(absent.keys() & one.models))
             by_name = pair.source != "command line" and can_be_pulled(problem)
-            found.append(PartlyHere(problem.message, f"{hub.PULL} {pair.name}") if by_name else problem)
+            found.append(PartlyHere(problem.message, f"{hub.PULL} {shlex.quote(pair.name)}") if by_name else problem)
     return found
 
 
@@ -157,15 +158,16 @@ def fits(pair: Pair, size: int | None) -> bool | None:
     stated = pair.min_memory_gb is None or memory >= pair.min_memory_gb * 1e9 * 0.97
     # Memory for models: the device's recommended working set, which a Mac states, else three quarters of all.
     usable = limit_bytes(device.working_set_bytes() or int(memory * 0.75))
-    return stated and (size is None or size + room_bytes(size) <= usable)
+    return stated and (size is None or size + room_bytes(pair, size) <= usable)
 
 
-def room_bytes(size: int) -> int:
+def room_bytes(pair: Pair, size: int) -> int:
     """What caches and a chunk of a prompt take beside weights of this size, at 4096 tokens.
 
-    Estimated for what is not here: `Fit` says 1.2 GB of Qwen3-8B with its draft, and 2.1 GB of Llama 70B.
+    Estimated for what is not here: `Fit` says 1.2 GB of Qwen3-8B with its draft, 2.1 GB of Llama 70B, and 0.8 GB of
+    Qwen3-4B alone.
     """
-    return int(1e9 + 0.03 * size)
+    return int((1e9 if pair.draft else 0.8e9) + 0.03 * size)
 
 
 def rows(known: Registry) -> list[PairRow]:

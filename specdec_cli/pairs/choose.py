@@ -102,7 +102,8 @@ def with_draft(
                 return PairSpec(pair, reason="the MTP head among the target's own files drafts")
             found = find_drafts(files.target.checkpoint, hub.models_here() if models is None else models, report)
             beside = files.target.weight_bytes
-            found = [draft for draft in found if fits(pair, beside + draft.model.size_bytes)]
+            drafted = replace(pair, draft=pair.target)  # whichever it is
+            found = [draft for draft in found if fits(drafted, beside + draft.model.size_bytes)]
     if len(found) == 1:
         model = found[0].model
         why = f"draft {model.target}: in {model.place}, {found[0].smaller}, and its tokenizer agrees"

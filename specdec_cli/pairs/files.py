@@ -8,6 +8,7 @@ says why.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -343,7 +344,8 @@ def model_folder(pair: Pair, name: str, revision: str | None) -> Path:
         # Of a pair that is partly here only the part that is not.
         partly = isinstance(error, PartlyHere) or any(is_downloaded(*one) for one in pair.models)
         about = f": {error.message}" if partly else f" ({size(total)})" if total else ""
-        raise type(error)(f"{which} is not downloaded{about}", f"specdec pull {pair.name}{other}") from error
+        pull = f"{hub.PULL} {shlex.quote(pair.name)}"
+        raise type(error)(f"{which} is not downloaded{about}", f"{pull}{other}") from error
 
 
 @contextmanager

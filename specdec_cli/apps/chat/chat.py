@@ -208,7 +208,7 @@ class Chat:
             self._load(before)
             raise
         if (pair := self.loaded.pair) != before.pair:
-            self.settings = self.settings.asking(k=pair.k, stop_repetition=pair.stop_repetition)
+            self.settings = self.settings.asking_pair(pair)
         self._measure()
 
     def _load(self, spec: PairSpec) -> None:

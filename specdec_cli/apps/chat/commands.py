@@ -158,7 +158,7 @@ def _draft(chat: Chat, argument: str) -> None:
         chat.settings = replace(chat.settings, drafter=None)
     chat.settings = replace(chat.settings, drafts=drafts)
     if drafts and not chat.settings.request.k:
-        chat.settings = chat.settings.asking(k=spec.pair.k or "auto")
+        chat.settings = replace(chat.settings, asked_k=chat.settings.asked_k or None).asking(k=spec.pair.k or "auto")
     by_text = not kind_of(chat.loaded.drafter).by_network
     who = f"the conversation's own text drafts ({chat.loaded.drafter})" if by_text else "the draft is on"
     chat.screen.notice(f"{who}: K {chat.request().k}" if drafts else "the draft is off: plain decoding")

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.kinds import rule_names
+from specdec_cli.core.kinds import K, rule_names
 from specdec_cli.core.request import BOUNDS, Request, effective, flag, off, one_name, parse_k, within
 from specdec_cli.core.template import NO_VALUES, TemplateValues
+from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
 
 SAMPLING = {flag(name): name for name in BOUNDS}
@@ -29,7 +30,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 class ChatSettings:
     """How replies are requested and shown. `template` is what it is asked, and `thoughts` are shown or hidden.
 
-    `drafter` was asked for, whatever the pair; None: each pair's own drafts.
+    `drafter`, `asked_k` and `asked_stop_repetition` were asked for, whatever the pair; None: each pair's own.
     """
 
     request: Request
@@ -39,10 +40,20 @@ class ChatSettings:
     thoughts: str = SHOWN
     panel: bool = True
     drafter: str | None = None
+    asked_k: K | None = None
+    asked_stop_repetition: int | None = None
 
     def asking(self, **changes: Any) -> ChatSettings:
         """The settings with another request."""
         return replace(self, request=replace(self.request, **changes))
+
+    def asking_pair(self, pair: Pair) -> ChatSettings:
+        """The settings with a request to that pair."""
+        k, stop_repetition = self.asked_k, self.asked_stop_repetition
+        return self.asking(
+            k=pair.k if k is None else k,
+            stop_repetition=pair.stop_repetition if stop_repetition is None else stop_repetition,
+        )
 
     def with_value(self, name: str, value: str) -> ChatSettings:
         """The settings with `name` at `value`, as typed.

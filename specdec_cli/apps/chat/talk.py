@@ -75,13 +75,13 @@ def talk(
         template=asked.template,
         panel=display.panel is not False,
         drafter=models.drafter,
+        asked_k=asked.k,
+        asked_stop_repetition=asked.stop_repetition,
     )
     disk = disk_cache(cache_disk, display) if keeper else None
     reserve_tokens = min(asked.asked.max_context or ROOM_TOKENS, ROOM_TOKENS)
 
     def open_pair(spec: PairSpec) -> Loaded:
-        own = asked.request(spec)  # what the line asks for holds for every pair
-        spec = replace(spec, pair=replace(spec.pair, k=own.k, stop_repetition=own.stop_repetition))
         read = spec.reading(parse_draft_context(models.draft_context))
         session = load_session(read, models, reserve_tokens=reserve_tokens, request=settings.request, **said)
         return Loaded(spec, replace(session.pair, disk=disk).session())
@@ -127,8 +127,9 @@ def spec_for(transcript: Transcript, models: ModelOptions, *, shown: bool, plain
     adapters: dict[str, Any] = {name: header.get(name) for name in ("target_adapter", "draft_adapter")}
     pair, reason = Pair(str(header.get("pair")), header["target"], header.get("draft"), **adapters), SAVED
     listed = registry().pairs.get(pair.name)
-    if listed is not None and _found(listed) == _found(pair):
-        pair = listed
+    if listed is not None:  # one with a target alone has the draft that was found
+        listed = replace(listed, draft=pair.draft) if listed.has_target_alone else listed
+        pair = listed if _found(listed) == _found(pair) else pair
     revisions: dict[str, Any] = {}
     for model in ("target", "draft"):
         if (commit := header.get(f"{model}_revision")) is None or is_downloaded(header.get(model), commit):

@@ -12,7 +12,7 @@ from specdec_cli.apps.pairs.download import checking
 from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.command.command import ask, say
 from specdec_cli.command.options import StoredOptions
-from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
+from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.readfile import expanded
@@ -134,13 +134,18 @@ def _bring(pair: Pair, yes: bool) -> None:
     if not (yes or sys.stdin.isatty()):
         raise NotAvailable(
             f"{pair.name} is not downloaded, so it cannot be the default pair",
-            f"specdec pull {pair.name}; --yes downloads it now, --force makes it the default anyway",
+            f"specdec pull {shlex.quote(pair.name)}; --yes downloads it now, --force makes it the default anyway",
         )
     from specdec_cli.apps.pairs.pull import pull  # with mlx
 
     total = catalog.size_bytes(pair)
     ask(f"{pair.name} is not here{f' ({size(total)})' if total else ''}. Pull it now?", yes)
-    pull(pair, yes=True)
+    try:
+        pull(pair, yes=True)
+    except DoesNotFit as error:
+        name = shlex.quote(pair.name)
+        hint = f"use a smaller pair; or specdec pull {name} --force, then specdec pairs use {name}"
+        raise DoesNotFit(error.message, hint) from error
 
 
 def remove(name: str, yes: bool) -> None:

@@ -43,7 +43,7 @@ def check(
         found = files.find(PairSpec.of(spec.pair), weights="headers", offline=offline, report=report)
         if others:
             found = found.shared_by(Share(1 + len(others)))
-        verdict = judge(Fit.of(found, kv_bits), max_context, others)
+        verdict = judge(Fit.of(found, kv_bits, frozenset({"--kv-bits", "--max-context"})), max_context, others)
     # Its own head is known once its files are found.
     if spec.reason and (found.draft is None or not spec.reason.startswith(choose.NO_DRAFT)):
         say(spec.reason)

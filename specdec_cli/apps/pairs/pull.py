@@ -122,7 +122,10 @@ def _remember(pair: Pair) -> None:
     """Keep a pair that was named by its ids in the user's file, unless it is known or its name means other models."""
     known = registry()
     named = known.pairs.get(pair.name)
-    listed = next((one for one in (named, *known.pairs.values()) if one and _same(one, pair)), None)
+    if named and pair.source == named.source:  # it was named; one with a target alone has the draft that was found
+        listed: Pair | None = named
+    else:
+        listed = next((one for one in (named, *known.pairs.values()) if one and _same(one, pair)), None)
     if listed is None and named is not None:
         say(f"here, but {pair.name} already names another pair: {pair.run_command}")
         return

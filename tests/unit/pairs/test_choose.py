@@ -21,6 +21,7 @@ from specdec_cli.pairs import catalog, drafts
 from specdec_cli.pairs.choose import choose, drafted
 from specdec_cli.pairs.drafts import compared_file, find_drafts
 from specdec_cli.pairs.files import PairFiles
+from specdec_cli.pairs.pair import Pair
 
 BIG = {"num_hidden_layers": 16, "intermediate_size": 512}
 NOBODY = "no draft is known for this target, so its own text drafts: --drafter ngram"
@@ -194,7 +195,7 @@ def test_a_listed_pair_says_how_much_a_draft_of_another_tokenizer_can_say(lay, m
 def test_a_draft_that_does_not_fit_beside_the_target_is_not_taken(lay, monkeypatch):
     alone, small = ((lay(which) / MODEL).stat().st_size for which in ("7B", "0.5B"))
     for size, draft in ((alone + small, f"lmstudio-community/{CALLED.format('0.5B')}"), (alone, None)):
-        limit = size + catalog.room_bytes(size)
+        limit = size + catalog.room_bytes(Pair("a", "org/t", draft), size)
         monkeypatch.setattr("specdec_cli.pairs.catalog.limit_bytes", lambda available, limit=limit: limit)
         assert chosen()[0] == draft
 

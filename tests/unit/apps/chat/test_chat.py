@@ -199,6 +199,15 @@ def test_what_the_line_asks_for_holds_for_every_pair_of_a_chat(pair, monkeypatch
     assert [(one.k, one.stop_repetition, one.drafter) for one in requests] == [first, second]
 
 
+def test_draft_on_takes_back_that_the_line_drafts_nothing_whatever_the_pair(pair, monkeypatch):
+    requests = []
+    monkeypatch.setattr(talk, "load_session", lambda *_, **__: recorded(*pair))
+    monkeypatch.setattr(Session, "reply", lambda session, ids, request, *_, **__: requests.append(request) or ())
+    lines = b"hello\n/draft on\nhello\n/pair demo-hybrid\nhello\n"
+    assert talked(monkeypatch, lines, ModelOptions(pair="demo"), AnswerOptions(k="0"))
+    assert [(one.k, one.drafter) for one in requests] == [(0, "model"), (2, "model"), (2, "mtp")]
+
+
 def test_the_toolbar_says_pair_k_temperature_context_and_acceptance(opened):
     chat, _, _ = opened
     assert toolbar(chat.toolbar, 100) == "tiny · K 4 · temp 0 · context 0"
@@ -275,6 +284,16 @@ def test_a_chat_goes_on_with_all_that_its_pair_says(tmp_path, monkeypatch, liste
     header = Loaded(PairSpec.of(pair), None).to_dict()
     found = spec_for(Transcript(Conversation(), header=header), ModelOptions(), shown=False, plain=True)
     assert (found.pair, found.drafter) == (pair, PairSpec.of(pair).drafter)
+
+
+def test_a_chat_goes_on_with_all_that_its_pair_says_whose_draft_was_found(tmp_path, monkeypatch):
+    """K was `auto` again, and the guard against loops gone."""
+    monkeypatch.setenv("SPECDEC_MODELS", str(tmp_path / "models.toml"))
+    own = f'target = "{PAIR.target}"\nk = 2\nstop_repetition = 60\ndraft_context = "full"\n'
+    (tmp_path / "models.toml").write_text(f"schema_version = 1\n[pairs.mine]\n{own}")
+    pair = replace(registry().pairs["mine"], draft=PAIR.draft)
+    header = Loaded(PairSpec.of(pair), None).to_dict()
+    assert spec_for(Transcript(Conversation(), header=header), ModelOptions(), shown=False, plain=True).pair == pair
 
 
 def test_a_failure_leaves_the_chat_going_and_gives_the_message_back(opened):

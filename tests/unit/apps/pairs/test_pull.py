@@ -160,6 +160,13 @@ def test_of_two_pairs_of_the_same_models_the_one_that_was_named_becomes_the_defa
     assert "two is here and is now the default pair" in world("pull", "two").err
 
 
+def test_a_pair_with_a_target_alone_is_known_with_the_draft_that_is_found(world):
+    """It was called another pair's name, and no default."""
+    pair = f'target = "{BIG}"\n'
+    world.models.write_text(f'schema_version = 1\n[pairs.mine]\n{pair}[pairs.one]\n{pair}draft = "{SMALL}"\n')
+    assert "mine is here and is now the default pair" in world("pull", "mine").err
+
+
 @pytest.mark.macos
 def test_a_model_in_another_spelling_is_one_model_from_the_pull_to_the_removal(world):
     """The Hub and a Mac's disk ignore case."""
