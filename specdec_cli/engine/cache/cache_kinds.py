@@ -207,7 +207,8 @@ def as_bytes(arrays: Mapping[str, mx.array], metadata: Mapping[str, str]) -> byt
     place = memoryview(data)[8 + len(text) :]
     for path, array in arrays.items():
         begin, end = header[path]["data_offsets"]
-        place[begin:end] = memoryview(array.reshape(-1).view(mx.uint8))  # type: ignore[arg-type]  # mlx has no buffers
+        flat: Any = array.reshape(-1).view(mx.uint8)  # a buffer, which mlx's types do not say
+        place[begin:end] = memoryview(flat)
     return data
 
 
