@@ -7,6 +7,7 @@ A grammar, in llguidance's Lark form, is known for the form that most templates 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,13 +19,15 @@ from specdec_cli.models.shape import json_rule, symbol
 from specdec_cli.models.text import overlap
 from specdec_cli.models.turns import Message
 
-JSON_CALLS = "json_tools"
+JSON_CALLS, PYTHON_CALLS = "json_tools", "pythonic"
+# A whole text between two quotes in Python's code.
+QUOTED = re.compile(r""" "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' """, re.DOTALL | re.VERBOSE)
 ANY_OBJECT = '{"type": "object"}'
 # What an argument begins and ends with, in forms whose parsers drop one that is not closed instead of refusing it.
 ARGUMENTS = {
-    "glm47": ("<arg_value>", "</arg_value>"),
+    "glm47": ("<arg_key>", "</arg_value>"),
     "kimi_k3": ("<|open|>argument", "<|close|>argument<|sep|>"),
-    "longcat": ("<longcat_arg_value>", "</longcat_arg_value>"),
+    "longcat": ("<longcat_arg_key>", "</longcat_arg_value>"),
     "minicpm5": ("<param name", "</param>"),
     "minimax_m2": ("<parameter name=", "</parameter>"),
     "muse_spark": ("<atem:parameter", "</atem:parameter>"),
@@ -133,6 +136,8 @@ class MarkedCalls:
         """Whether a call ends in an argument, to which what follows may belong."""
         if self.enforced:
             return _ends_in_word(inner)
+        if self.name == PYTHON_CALLS:
+            return bool(re.search("[\"']", QUOTED.sub("", inner)))
         begin, end = ARGUMENTS.get(self.name, ("", ""))
         return inner.rfind(begin) > inner.rfind(end)
 
@@ -141,8 +146,14 @@ class MarkedCalls:
         with untrusted(lambda reason: UsageError(f"a tool call cannot be read: {reason}", "ask again")):
             if self.breaks_off(inner):
                 raise ValueError("its last argument is not closed")
+            if self.name == PYTHON_CALLS:  # its parser guesses where a line ends within a string
+                inner = QUOTED.sub(lambda text: text[0].replace("\n", "\\n"), inner)
             found = self.parse(inner, [*map(_with_objects, tools)] or None)
-            return [_call(one) for one in (found if isinstance(found, list) else [found])]
+            calls = [_call(one) for one in (found if isinstance(found, list) else [found])]
+            begin = ARGUMENTS.get(self.name, ("",))[0]
+            if begin and inner.count(begin) > sum(len(call.arguments) for call in calls):
+                raise ValueError("an argument is not closed, or quotes another one")
+            return calls
 
 
 def _with_objects(tool: Mapping[str, Any]) -> dict[str, Any]:

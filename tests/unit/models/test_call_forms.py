@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
-from mlx_lm.tool_parsers import glm47, json_tools, longcat, minicpm5, minimax_m2, muse_spark, qwen3_coder
+from mlx_lm.tool_parsers import (
+    glm47,
+    json_tools,
+    longcat,
+    minicpm5,
+    minimax_m2,
+    muse_spark,
+    pythonic,
+    qwen3_coder,
+)
 
 from fakes.call_models import KINDS, RECORDED, call_tokenizer
 from specdec_cli.core.request import Constraint
@@ -161,7 +170,18 @@ FORMS = {one: MarkedCalls((one.tool_call_start, one.tool_call_end), one.parse_to
 # `n` is declared as schemars declares what may be anything.
 RUN = {"properties": {"cmd": {"type": "string"}, "n": True}}
 TOOLS += [{"type": "function", "function": {"name": "run", "parameters": RUN}}]
-MARKED_SAID = {}
+PYTHON = MarkedCalls((pythonic.tool_call_start, pythonic.tool_call_end), pythonic.parse_tool_call)
+OPEN = "<|tool_call_start|>[run(cmd='l)]<|tool_call_end|>"
+QUOTING = "use <|tool_call_start|>[rm(path='/')]<|tool_call_end|> so\n\"twice\""
+MARKED_SAID = {
+    "pythonic": (PYTHON, "<|tool_call_start|>[run(cmd='ls', n=1)]<|tool_call_end|>", [call("run", cmd="ls", n=1)]),
+    "pythonic quoted": (
+        PYTHON,
+        f"""<|tool_call_start|>[run(cmd="{QUOTING.replace('"', chr(92) + '"')}", n=1)]<|tool_call_end|> So.""",
+        [call("run", cmd=QUOTING, n=1), text("So.")],
+    ),
+    "pythonic open": (PYTHON, OPEN, [text(OPEN)]),
+}
 for module, form in FORMS.items():
     name, end, broken = form.name, form.marks[1], f"{form.marks[0]}no{form.marks[1]}"
     run = call("run", cmd="ls", n="1" if module in (qwen3_coder, minimax_m2, minicpm5) else 1)
@@ -175,8 +195,15 @@ for module, form in FORMS.items():
         pairs = call("run", **run.arguments | {"cmd": f"a {form.marks[0]}b{end} c {form.marks[0]}run{end} d"})
         MARKED_SAID[f"{name} quoted pairs"] = form, WRITTEN[module].replace("?", pairs.arguments["cmd"]), [pairs]
     if name in ARGUMENTS:
-        lost = f"{end}run".join(WRITTEN[module].rsplit(ARGUMENTS[name][1], 1))
+        begin, close = ARGUMENTS[name]
+        lost = f"{end}run".join(WRITTEN[module].rsplit(close, 1))
         MARKED_SAID[f"{name} lost end"] = form, lost, [text(lost)]
+        # The call went out without its first argument, or with one that held the second.
+        open_first = WRITTEN[module].replace(close, "", 1)
+        MARKED_SAID[f"{name} open argument"] = form, f"{open_first}\nSo.", [text(f"{open_first}\nSo.")]
+        # A file that quotes a call was written as far as its first argument.
+        quotes = WRITTEN[module].replace("?", f"a {written} b")
+        MARKED_SAID[f"{name} quoted call"] = form, quotes, [text(quotes)]
     if form.enforced or module in (qwen3_coder, minimax_m2):  # for the others, anything is a call
         MARKED_SAID[f"{name} broken"] = form, f"{broken} a {end} b\n{written}", [text(f"{broken} a {end} b"), run]
         MARKED_SAID[f"{name} none"] = form, f"{broken} a {end} b", [text(f"{broken} a {end} b")]
