@@ -37,8 +37,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "apps.chat.command": "chat",
         "apps.chat.chats": "chats",
         "apps.serve.command": "serve ps stop",
-        "apps.race.command": "race",
-        "apps.race.demo": "demo",
+        "apps.race.command": "race demo",
     },
     "Measure": {
         "apps.bench.command": "bench",

@@ -10,7 +10,10 @@ import select
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+from tempfile import NamedTemporaryFile
 
 DESCRIPTOR = "_SPECDEC_LINK"
 WAKE, MET, REST, BEAT = b"w", b"m", b"r", b"."
@@ -69,3 +72,12 @@ def link() -> Link | None:
     """That of this process; None where it was not started as a rank by another of ours."""
     named = os.environ.get(DESCRIPTOR)
     return Link(int(named), os.environ.get("MLX_RANK") == "0") if named else None
+
+
+@contextmanager
+def ring_file(text: str) -> Iterator[dict[str, str]]:
+    """The variable that names mlx a file of this text, which is there for as long as the context."""
+    with NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        yield {"MLX_HOSTFILE": file.name}

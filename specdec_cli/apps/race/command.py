@@ -1,4 +1,7 @@
-"""`specdec race`. The verdict is on stdout whatever was found; texts that differ by more than rounding exit 1."""
+"""`specdec race` and `specdec demo`, a race of the pair that ships inside.
+
+The verdict is on stdout whatever was found; texts that differ by more than rounding exit 1.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,7 @@ from specdec_cli.core.errors import SpecdecError, UsageError
 from specdec_cli.core.events import Failure
 from specdec_cli.core.kinds import COUPLED, DEFAULT_RULE
 from specdec_cli.core.request import Request
+from specdec_cli.pairs.pair import DEMO
 from specdec_cli.session.signals import Interrupt
 from specdec_cli.system.machine import warning_of_load
 
@@ -36,6 +40,9 @@ if TYPE_CHECKING:
     from specdec_cli.apps.race.events import RaceEvent
 
 app = typer.Typer()
+# The demo pair knows only Python.
+DEMO_PROMPT = "def parse_date(text):"
+DEMO_TOKENS = 100
 EXAMPLES = """specdec race --raw -n 100 'def read_lines(path):'
 specdec race 'Why is the sky blue?' --export race.svg
 specdec race -k 0 'Hi'   plain against plain: what chance alone does"""
@@ -70,6 +77,24 @@ def race(
 
         write_export("--export", file, race_picture(events), shown=not (quiet or json), plain=plain)
     require_lossless(events)
+
+
+@app.command()
+@grouped
+def demo(*, plain: bool = False) -> None:
+    """See speculative decoding work, with no download.
+
+    It is a race of two tiny models that ship inside specdec, and what it shows.
+    """
+    from specdec_cli.apps.race.screen import lesson
+    from specdec_cli.pairs import catalog, choose
+    from specdec_cli.terminal.display import print_columns, print_notice
+
+    asked = AnswerSettings.read(AnswerOptions(max_tokens=DEMO_TOKENS), SamplingOptions(temp=0.0))
+    events = run_race(ModelOptions(pair=DEMO), asked, DEMO_PROMPT, raw=True, plain=plain)
+    require_lossless(events)
+    print_notice(sys.stdout, "", plain)
+    print_columns(sys.stdout, lesson(events, choose.first_step(catalog.registry()).hint), plain)
 
 
 def run_race(

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
-from tempfile import NamedTemporaryFile, TemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
 from specdec_cli.core.errors import SpecdecError, UsageError, reason
-from specdec_cli.system.link import BEAT, DESCRIPTOR, ENDING_SECONDS, MEETING_SECONDS, MET, REST, WAKE
+from specdec_cli.system.link import BEAT, DESCRIPTOR, ENDING_SECONDS, MEETING_SECONDS, MET, REST, WAKE, ring_file
 
 HELP = "specdec help several-machines"
 LOCAL = ("127.", "::1", "localhost")
@@ -194,15 +194,6 @@ def started(hosts: Hosts) -> Iterator[tuple[list[RemoteRank], dict[str, str]]]:
             if not machine.hear() or "error" in machine.facts:
                 raise machine.failure()
         yield machines, ending.enter_context(ring_file(ring))
-
-
-@contextmanager
-def ring_file(text: str) -> Iterator[dict[str, str]]:
-    """The variable that names mlx a file of this text, which is there for as long as the context."""
-    with NamedTemporaryFile("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        yield {"MLX_HOSTFILE": file.name}
 
 
 def start(hosts: str, arguments: Sequence[str]) -> int:

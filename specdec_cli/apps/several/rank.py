@@ -15,9 +15,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from specdec_cli.apps.several.launch import ring_file
 from specdec_cli.core.errors import SpecdecError, reason
-from specdec_cli.system.link import DESCRIPTOR
+from specdec_cli.system.link import DESCRIPTOR, ring_file
 
 
 def work() -> None:
