@@ -25,6 +25,7 @@ class ScriptedDesk:
     def __init__(self, script, steps=lambda text: [text], between=lambda handle: None, reason="stop"):
         self.script, self.steps, self.between, self.reason = list(script), steps, between, reason
         self.jobs, self.waiting, self.running, self.passes, self.refusal = [], deque(), None, 0, None
+        self.idle_seconds = None
         self._stats = ChatStats()
         self._wake = threading.Condition()
         self._open = True
@@ -43,7 +44,8 @@ class ScriptedDesk:
 
     def status(self):
         running = (self.running,) if self.running else ()
-        return SchedulerStatus(running=running, waiting=tuple(self.waiting), totals=self._stats)
+        waiting = tuple(self.waiting)
+        return SchedulerStatus(running=running, waiting=waiting, totals=self._stats, idle_seconds=self.idle_seconds)
 
     def close(self):
         with self._wake:

@@ -169,6 +169,7 @@ class SchedulerStatus:
     `loaded`: whether the models are in memory. `pair` is the one that is there or was last, empty for the first.
     `sharing` jobs share their passes; `turns` says why none ever does, empty where they may. `conversations` of
     `most_conversations` are kept, in `cache_bytes`. `warning` says that the jobs that run will take most of the memory.
+    After `idle_seconds` without a job the models go; None: never.
     """
 
     loaded: bool = True
@@ -183,3 +184,4 @@ class SchedulerStatus:
     warning: str = ""
     sharing: int = 0
     turns: str = ""
+    idle_seconds: float | None = None

@@ -163,7 +163,12 @@ class Scheduler:
             warning=with_jobs(here.pair.fit, [one.job for one in running]).scarce if here and running else "",
             sharing=sum(job.shares for job in self._jobs),
             turns=here.sharing.proof.refusal if here else "",
+            idle_seconds=self._idle_seconds,
         )
+
+    @property
+    def _idle_seconds(self) -> float | None:
+        return 0.0 if self._unloads else self.options.idle_seconds
 
     def close(self) -> None:
         """End every job and the thread; from any thread but its own."""
@@ -393,9 +398,8 @@ class Scheduler:
         acts: list[tuple[float, Callable[[], object]]] = [(IDLE_SECONDS, self._let_sleep)]
         if self._here is not None:
             acts.append((IDLE_SECONDS, clear_cache))
-            idle_seconds = 0.0 if self._unloads else self.options.idle_seconds
-            if idle_seconds is not None:
-                acts.append((idle_seconds, self._unload))
+            if self._idle_seconds is not None:
+                acts.append((self._idle_seconds, self._unload))
         waited = 0.0
         for seconds, act in sorted(acts, key=lambda one: one[0]):
             if self._queue.wait(seconds - waited):

@@ -80,8 +80,8 @@ def new_id(prefix: str) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time of the epoch in RFC 3339."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    """A time of the epoch in RFC 3339, with the fraction of a second that Swift's clients of Ollama insist on."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def timings(answers: Sequence[ServedAnswer]) -> dict[str, Any]:

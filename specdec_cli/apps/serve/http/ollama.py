@@ -24,6 +24,7 @@ from specdec_cli.apps.serve.model import Model, Switch, public_name
 from specdec_cli.core.format import parameters
 from specdec_cli.core.jsonfile import kind_of
 from specdec_cli.core.template import EFFORT, SWITCHES, TemplateValues
+from specdec_cli.models.checkpoint import text_config
 from specdec_cli.models.fill import Fill, Gap
 
 # Clients leave servers that are too old: the version of Ollama whose protocol this is.
@@ -40,6 +41,8 @@ ELSEWHERE = {
 # What clients say for no time at all, for a shape, and for a length without an end.
 AT_ONCE = re.compile(r'-?0(\.0)?|"[+-]?(0+(\.0*)?(ns|us|µs|ms|s|m|h)?)+"')
 SHAPES, ENDLESS = {"": None, "json": {"type": "object"}}, (-1, -2)
+# Go's longest duration, which Ollama adds where a model stays.
+FOREVER_SECONDS = 2**63 / 1e9
 
 
 def _message(value: Any) -> Any:
@@ -185,7 +188,9 @@ def tags(model: Model, switch: Switch | None = None) -> dict[str, Any]:
 def loaded(model: Model, state: SchedulerStatus) -> dict[str, Any]:
     """The model, if it is in memory."""
     entry = _entry(model)
+    left = FOREVER_SECONDS if state.idle_seconds is None else state.idle_seconds
     here = {**entry, "size_vram": entry["size"], "context_length": model.context_limit}
+    here["expires_at"] = moment(time.time() + left)
     return {"models": [here] if state.loaded else []}
 
 
@@ -196,8 +201,9 @@ def _entry(model: Model) -> dict[str, Any]:
 
 
 def _details(model: Model) -> dict[str, Any]:
-    """Of the target."""
+    """Of the target; what is not known is empty, as clients leave out a model that lacks a field."""
     found: dict[str, Any] = {"parent_model": model.target, "format": "safetensors", "family": "unknown"}
+    found |= {"parameter_size": "", "quantization_level": ""}
     for side in model.sides[:1]:
         found["family"], found["quantization_level"] = side.config.get("model_type"), f"{side.bits}-bit"
         found["parameter_size"] = parameters(side.billions).replace(" ", "")
@@ -213,7 +219,8 @@ def show(values: Mapping[str, Any], model: Model) -> dict[str, Any]:
         "insert": Fill.of(tokenizer) is not None,
         "thinking": not tokenizer.template_names.isdisjoint((EFFORT, *SWITCHES)),
     }
-    family = details["family"]
+    family, sizes = details["family"], text_config(model.sides[0].config) if model.sides else {}
     info = {"general.architecture": family, f"{family}.context_length": model.context_limit}
+    info[f"{family}.embedding_length"] = sizes.get("hidden_size", 0)
     head = {"modelfile": "", "parameters": "", "template": tokenizer.template, "modified_at": moment(model.since)}
     return {**head, "details": details, "model_info": info, "capabilities": [name for name, can in able.items() if can]}

@@ -268,11 +268,11 @@ def test_models_go_once_the_last_job_that_asked_for_it_is_over_and_none_is_loade
     assert answer(desk, only).end.reason == "stop" and not desk.status().loaded and len(loads) == 1
     assert answer(desk, job(ids(30))).end.tokens == expected and len(loads) == 2
     time.sleep(0.05)
-    assert desk.status().loaded  # a later request keeps them
+    assert desk.status().loaded and desk.status().idle_seconds is None  # a later request keeps them
     began = Client(desk, job(ids(30), tokens=20))
     assert answer(desk, only).end.tokens == () and began.wait().end.reason == "length"
     gone(desk)
-    assert len(loads) == 2
+    assert len(loads) == 2 and desk.status().idle_seconds == 0
 
 
 def test_a_pair_that_cannot_be_loaded_is_an_error_at_once_and_later_one_of_the_job(tmp_path, open_desk):

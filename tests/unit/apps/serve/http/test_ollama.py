@@ -10,10 +10,11 @@ import pytest
 from fakes.desk import by_letters
 from fakes.server import serving
 from specdec_cli.apps.serve.http import reply
-from specdec_cli.apps.serve.model import Model
+from specdec_cli.apps.serve.model import Model, Switch
 from specdec_cli.core.request import Request
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import find
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 ASKED = [{"role": "user", "content": "Return the lines of a file."}]
 FUNCTION = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
@@ -145,17 +146,27 @@ def test_the_model_may_have_the_usual_tag_and_no_other(saying):
 
 
 def test_what_is_here_is_told_as_ollama_does(scripted):
-    client, _ = scripted(model=Model.of(find(choose("demo", None, None)), Request(k=4), 1_700_000_000))
-    (tag,) = client.get("/api/tags").json()["models"]
+    """Swift's clients lost the whole list by a time without a fraction, others each model that lacked a field."""
+    switch = Switch(lambda: {"other": PairSpec(Pair("other", "org/other", None))}, lambda spec: Request(k=0))
+    model = Model.of(find(choose("demo", None, None)), Request(k=4), 1_700_000_000)
+    client, desk = scripted(model=model, switch=switch)
+    tag, other = client.get("/api/tags").json()["models"]
     (loaded,) = client.get("/api/ps").json()["models"]
     shown, older = (client.post("/api/show", json={key: "demo"}).json() for key in ("model", "name"))
     missing = client.post("/api/show", json={"model": "none"})
     version = client.get("/api/version").json()
     assert (tag["name"], tag["model"], tag["size"] > 100_000, len(tag["digest"])) == ("demo", "demo", True, 64)
-    assert tag["modified_at"] == "2023-11-14T22:13:20Z" and tag["details"] == loaded["details"] == shown["details"]
+    assert tag["modified_at"] == shown["modified_at"] == "2023-11-14T22:13:20.000000Z"
+    assert tag["details"] == loaded["details"] == shown["details"]
+    assert (other["name"], {*other["details"]}) == ("other", {*tag["details"]})
     assert (loaded["size_vram"], loaded["context_length"]) == (tag["size"], 1024)
+    assert datetime.fromisoformat(loaded["expires_at"]).year > 2300
+    desk.idle_seconds = 600.0
+    (loaded,) = client.get("/api/ps").json()["models"]
+    assert 590 < datetime.fromisoformat(loaded["expires_at"]).timestamp() - time.time() < 610
     family = shown["model_info"]["general.architecture"]
-    assert shown["model_info"][f"{family}.context_length"] == 1024 and shown == older
+    sizes = [shown["model_info"][f"{family}.{name}_length"] for name in ("context", "embedding")]
+    assert sizes == [1024, 192] and shown == older
     assert {"completion", "tools"} <= {*shown["capabilities"]} and "messages" in shown["template"]
     assert missing.status_code == 404 and "none" in missing.json()["error"]
     assert tuple(map(int, version["version"].split("."))) >= (0, 6, 4)  # Copilot's least
