@@ -44,12 +44,12 @@ SMALL: dict[str, Callable[[Body, Model], dict[str, Any]]] = {
     "/apply-template": llama.apply_template,
     "/api/show": ollama.show,
 }
-# What is known without a question; a reader's thread looks it up.
-FACTS: dict[str, Callable[[Service], dict[str, Any]]] = {
-    "/props": lambda service: llama.props(service.model, service.scheduler.status()),
-    "/api/tags": lambda service: ollama.tags(service.model, service.switch),
-    "/api/ps": lambda service: ollama.loaded(service.find(service.scheduler.status().pair), service.scheduler.status()),
-    "/api/version": lambda service: ollama.VERSION,
+# What is known without a question, but for which model; a reader's thread looks it up.
+FACTS: dict[str, Callable[[Service, str | None], dict[str, Any]]] = {
+    "/props": lambda service, name: llama.props(service.find(name), service.scheduler.status()),
+    "/api/tags": lambda service, _: ollama.tags(service.model, service.switch),
+    "/api/ps": lambda service, _: ollama.loaded(service.find, service.scheduler.status()),
+    "/api/version": lambda service, _: ollama.VERSION,
 }
 PAGE, SCRIPTS = "serve", (
     "main.js", "answer.js", "code.js", "element.js", "fences.js", "figures.js", "markdown.js", "stream.js",
@@ -137,8 +137,8 @@ async def _count(service: Service, request: Request) -> Response:
     return json_response(await service.while_there(request, count))
 
 
-async def _facts(service: Service, look: Callable[[Service], dict[str, Any]], request: Request) -> Response:
-    return json_response(await service.aside(partial(look, service)))
+async def _facts(service: Service, look: Callable[[Service, str | None], Body], request: Request) -> Response:
+    return json_response(await service.aside(partial(look, service, request.query_params.get("model"))))
 
 
 async def _model(service: Service, request: Request) -> Response:

@@ -85,7 +85,7 @@ def props(model: Model, state: SchedulerStatus) -> dict[str, Any]:
         "chat_template": model.tokenizer.template,
         "modalities": {"vision": False, "audio": False},
         "build_info": "specdec",
-        "is_sleeping": not state.loaded,
+        "is_sleeping": not state.loaded or state.pair != model.pair,
     }
 
 

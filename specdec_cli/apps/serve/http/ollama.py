@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Annotated, Any
@@ -185,8 +185,9 @@ def tags(model: Model, switch: Switch | None = None) -> dict[str, Any]:
     return {"models": [*map(_entry, (model, *others))]}
 
 
-def loaded(model: Model, state: SchedulerStatus) -> dict[str, Any]:
-    """The model, if it is in memory."""
+def loaded(find: Callable[[str], Model], state: SchedulerStatus) -> dict[str, Any]:
+    """The model that is in memory, if one is."""
+    model = find(state.pair)
     entry = _entry(model)
     left = FOREVER_SECONDS if state.idle_seconds is None else state.idle_seconds
     here = {**entry, "size_vram": entry["size"], "context_length": model.context_limit}

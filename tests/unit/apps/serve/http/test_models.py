@@ -100,6 +100,7 @@ def said(switching, **body):
 def test_the_pair_that_is_named_answers_with_its_own_words_marks_and_limits_and_the_first_one_after_it(
     switching, pairs
 ):
+    """`/props` told the first pair's context of every one, so that an editor filled another's beyond its end."""
     client, _ = switching
     listed = client.get("/v1/models").json()["data"]
     assert [one["id"] for one in listed] == ["demo", *pairs]
@@ -109,6 +110,10 @@ def test_the_pair_that_is_named_answers_with_its_own_words_marks_and_limits_and_
     own = list(fills.session().reply(fills.message_tokens(ASKED["messages"]), max_tokens=12, temperature=0))[-1]
     assert other["choices"][0]["message"]["content"] == own.text and other["model"] == "fills"
     assert client.get("/health").json()["model"] == "fills"
+    props = {name: client.get("/props", params=name and {"model": name}).json() for name in ("", "demo", "fills")}
+    assert props[""] == props["demo"] and props["demo"]["chat_template"] != props["fills"]["chat_template"]
+    assert [props[name]["is_sleeping"] for name in ("demo", "fills")] == [True, False]
+    assert client.get("/props?model=none").status_code == 404
     text = "def f(x):"
     ids = client.post("/tokenize", json={"content": text, "model": "fills"}).json()["tokens"]
     assert len(ids) == len(text) != len(client.post("/tokenize", json={"content": text}).json()["tokens"])
