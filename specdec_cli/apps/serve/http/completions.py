@@ -99,8 +99,8 @@ class ToolMessage(Body):
     name: str = ""
 
     def read(self) -> Message:
-        """As templates take it; a call without an id is known by its function's name."""
-        return reading.result(self.tool_call_id or self.name, text_of(self.content))
+        """As templates take it."""
+        return reading.result(self.tool_call_id, text_of(self.content), self.name)
 
 
 ChatMessage = Annotated[

@@ -119,9 +119,9 @@ def assistant(text: str, thinking: str = "", calls: Sequence[Mapping[str, Any]] 
     return {"role": "assistant", "content": text, **thought, **({"tool_calls": list(calls)} if calls else {})}
 
 
-def result(identity: str, text: str) -> dict[str, Any]:
+def result(identity: str, text: str, name: str = "") -> dict[str, Any]:
     """What the function of a call returned."""
-    return {"role": "tool", "content": text, "tool_call_id": identity}
+    return {"role": "tool", "content": text, "tool_call_id": identity, **({"name": name} if name else {})}
 
 
 def call(identity: str, name: str, arguments: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -135,16 +135,30 @@ def call(identity: str, name: str, arguments: str | Mapping[str, Any]) -> dict[s
 
 
 def conversation(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Leading instructions as one message, and results with the names of what they answer."""
+    """Leading instructions as one message, and results with the ids and names of what they answer.
+
+    A result of no known id, as Ollama's clients send it, is that of the first call of its name that waits for one;
+    without a name, too, of the first that waits.
+    """
     found: list[dict[str, Any]] = []
     names: dict[str, str] = {}
+    waiting: list[str] = []  # the ids of the turn's calls
     for message in messages:
         if len(found) == 1 and found[0]["role"] == message["role"] == "system":
             found[0]["content"] += "\n\n" + message["content"]
             continue
+        if message["role"] == "tool":
+            identity, name = message["tool_call_id"], message.get("name", "")
+            if identity not in names:
+                nameless = not (identity or name)
+                identity = next((one for one in waiting if nameless or names[one] == name), identity or name)
+            if identity in waiting:
+                waiting.remove(identity)
+            message = result(identity, message["content"], names.get(identity) or name)
+        elif found and found[-1]["role"] != "assistant":
+            waiting.clear()
         for one in message.get("tool_calls", ()):
             names[one["id"]] = one["function"]["name"]
-        if message["role"] == "tool" and message["tool_call_id"] in names:
-            message = {**message, "name": names[message["tool_call_id"]]}
+            waiting.append(one["id"])
         found.append(dict(message))
     return tuple(found)

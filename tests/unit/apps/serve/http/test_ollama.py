@@ -7,6 +7,7 @@ from datetime import datetime
 import httpx
 import pytest
 
+from fakes.call_models import call_model
 from fakes.desk import by_letters
 from fakes.server import serving
 from specdec_cli.apps.serve.http import reply
@@ -120,7 +121,8 @@ def test_thinking_is_asked_for_and_told_beside_the_answer(thinking, scripted):
     assert whole["message"]["content"] == "Yes." and last["done_reason"] == "stop" and first == second != third
 
 
-def test_calls_have_objects_as_arguments_and_come_back_without_ids(tooled, scripted):
+def test_calls_have_objects_as_arguments_and_come_back_without_ids(tooled, scripted, tmp_path):
+    """Where the calls had ids, a result was told as that of whichever call came first."""
     client, desk = scripted(CALL, CALL, "Done.", steps=by_letters)
     lines = told(client, tools=TOOLS)
     (whole,) = told(client, tools=TOOLS, stream=False)
@@ -131,6 +133,16 @@ def test_calls_have_objects_as_arguments_and_come_back_without_ids(tooled, scrip
     told(client, messages=[*ASKED, said, {"role": "tool", "content": "text", "tool_name": "read"}], tools=TOOLS)
     prompt = tooled.text(desk.jobs[2].job.prompt)
     assert '"arguments": {"path": "a.py"}' in prompt and "<|im_start|>tool\ntext" in prompt
+    model = call_model(tmp_path / "oss", "oss")
+    client, desk = scripted(model=model)
+    calls = [{"id": name[0], "function": {"name": name, "arguments": {}}} for name in ("read", "list")]
+    said = {"role": "assistant", "content": "", "tool_calls": calls}
+    for names in (("list", "read"), ("read", "")):
+        results = [{"role": "tool", "content": name or "list", "tool_name": name} for name in names]
+        told(client, messages=[*ASKED, said, *results], tools=TOOLS)
+        prompt = model.text(desk.jobs[-1].job.prompt)
+        for name in ("read", "list"):
+            assert f'functions.{name} to=assistant<|channel|>commentary<|message|>"{name}"' in prompt
 
 
 def test_a_picture_that_was_asked_about_before_is_told_of(saying, tooled):
