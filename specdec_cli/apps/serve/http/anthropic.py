@@ -21,6 +21,8 @@ from specdec_cli.models.turns import Message, joined
 
 # Claude Code's first block of instructions; its checksum is another one in every request, so nothing could be reused.
 CHANGING = "x-anthropic-billing-header:"
+# Templates know no failure.
+FAILED_CALL = "[The call failed]"
 
 
 class UseBlock(Body):
@@ -32,6 +34,7 @@ class UseBlock(Body):
 class ResultBlock(Body):
     tool_use_id: str
     content: Content = []
+    is_error: bool = False
 
 
 Block = Annotated[
@@ -125,7 +128,8 @@ def _read(message: BlockMessage) -> list[dict[str, Any]]:
             case UseBlock():
                 calls.append(reading.call(block.id, block.name, block.input))
             case ResultBlock():
-                results.append(reading.result(block.tool_use_id, text_of(block.content)))
+                text = joined_text(FAILED_CALL if block.is_error else "", text_of(block.content))
+                results.append(reading.result(block.tool_use_id, text))
             case Thought():
                 thoughts.append(block.thought)
             case _:

@@ -169,7 +169,7 @@ def test_a_list_of_prompts_is_a_list_of_answers_streamed_or_not(pair, gpt):
 
 
 def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude):
-    """An agent that read a picture was refused then and in every later turn."""
+    """An agent that read a picture was refused then and in every later turn; a call that failed was told as any."""
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
     note = {"type": "document", "title": "T", "source": {"type": "text", "media_type": "text/plain", "data": "words"}}
     hit = {"type": "search_result", "title": "S", "source": "u", "content": [{"type": "text", "text": "found"}]}
@@ -180,6 +180,8 @@ def test_what_a_function_returned_is_read_as_far_as_it_is_text(pair, gpt, claude
     read = "[an image, which this model cannot see]\nT\nwords\nS\nu\nfound"
     asked = {"model": "demo", "max_tokens": 2}
     turns = [*ASKED, {"role": "assistant", "content": ""}, {"role": "tool", "content": read}]
+    assert read_of(claude.messages.create(messages=said, **asked)) == len(chat_ids(pair, turns))
+    result["is_error"], turns[-1]["content"] = True, f"[The call failed]\n{read}"
     assert read_of(claude.messages.create(messages=said, **asked)) == len(chat_ids(pair, turns))
     document = [{"role": "user", "content": [note, {"type": "text", "text": "What?"}]}]
     turns = [{"role": "user", "content": "T\nwords\nWhat?"}]
