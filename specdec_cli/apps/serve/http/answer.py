@@ -189,6 +189,7 @@ class ServedAnswer:
     finish: Finish | None = None
     failure: Failure | None = None
     _told_scores: int = 0
+    _last: tuple[int, ...] = ()
     _thinking: ThinkingStream = field(init=False)
     _thought: ThinkingCount | None = None
     _reader: CallReader | LineCutter | None = None
@@ -225,6 +226,7 @@ class ServedAnswer:
                 self.prefill = event
             case RoundDone():
                 self.scores += event.round.logprobs
+                self._last = event.round.emitted[-1:]
                 if self._thought is not None:
                     pieces = (*event.pieces[: event.round.accepted], event.next_piece)
                     self._thought.feed(pieces[: len(event.round.emitted)])
@@ -304,8 +306,10 @@ class ServedAnswer:
 
     @property
     def _ended(self) -> bool:
-        """Whether the model ended it: neither a limit, nor a stop string, nor the client cut it."""
-        return self.finish is not None and self.finish.reason == "stop" and self.stop_string is None
+        """Whether the model ended it: neither a limit, nor a stop of the client's, nor the client cut it."""
+        cuts = {*self.ask.request.stop_tokens} - self.model.tokenizer.stop_tokens
+        stopped = self.finish is not None and self.finish.reason == "stop" and self.stop_string is None
+        return stopped and cuts.isdisjoint(self._last)
 
     @property
     def stop_string(self) -> str | None:

@@ -19,7 +19,7 @@ from fakes.serving import model_of
 from specdec_cli.apps.serve.http.answer import ChatRequest, ServedAnswer
 from specdec_cli.apps.serve.http.tools import arguments_schema
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
-from specdec_cli.core.events import Finish
+from specdec_cli.core.events import Finish, Round, RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.models.tool_calls import ToolCall
 
@@ -235,8 +235,16 @@ def test_a_call_that_is_cut_is_no_call(scripted, models, reason):
     assert choice["message"]["content"] == "I look." and not choice["message"].get("tool_calls")
 
 
-def test_a_call_that_a_stop_string_cuts_is_no_call(models):
+def test_a_call_that_a_stop_of_the_client_s_cuts_is_no_call(models):
+    """A token of `stop_token_ids` was taken for the model's own end."""
     said, _, _ = SAID["oss"][0].rpartition('{"path"')
+    tokenizer = models["oss"].tokenizer
+    tokens, (brace,), own = tuple(tokenizer.continuation(said)), tokenizer.continuation("{"), min(tokenizer.stop_tokens)
+    for end, calls in ((brace, []), (own, [("read", "{}")])):
+        answer = ServedAnswer(models["oss"], ChatRequest(Request(stop_tokens=(brace, own)), tools=tuple(TOOLS)), ())
+        answer.feed(RoundDone(Round(0, "none", (), 0, end, (*tokens, end), 0.0, 0.1), (), "", said))
+        answer.feed(Finish("stop", said, tokens, "", {"emitted_tokens": len(tokens) + 1}))
+        assert [(call.name, call.arguments) for call in answer.calls] == calls
     for stop, calls in (('{"', []), ("no", [("read", "{}")])):
         answer = ServedAnswer(models["oss"], ChatRequest(Request(stop=(stop,)), tools=tuple(TOOLS)), ())
         tokens = tuple(models["oss"].tokenizer.continuation(said + '{"'))
