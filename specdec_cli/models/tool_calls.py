@@ -13,6 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
+from mlx_lm.tool_parsers import gemma4
+
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError, UsageError, untrusted
 from specdec_cli.models.shape import json_rule, symbol
@@ -22,6 +24,12 @@ from specdec_cli.models.turns import Message
 JSON_CALLS, PYTHON_CALLS = "json_tools", "pythonic"
 # A whole text between two quotes in Python's code.
 QUOTED = re.compile(r""" "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' """, re.DOTALL | re.VERBOSE)
+# What stands on both sides of a text in Gemma's calls; and with `"` for each text the beginning of a call, and a call
+# whose values are words.
+GEMMA4, FUNCTION_GEMMA = "gemma4", "function_gemma"
+GEMMA_QUOTES = {GEMMA4: '<|"|>', FUNCTION_GEMMA: "<escape>"}
+GEMMA_CALL = re.compile(r"\bcall:[\w.-]+\{")
+GEMMA_WORDS = re.compile(r"""\s*call:\w+\{(\w+:("|[^][{},"]*)(,(?=\w)|(?=\})))*\}\s*""")
 ANY_OBJECT = '{"type": "object"}'
 # What an argument begins and ends with, in forms whose parsers drop one that is not closed instead of refusing it.
 ARGUMENTS = {
@@ -138,6 +146,8 @@ class MarkedCalls:
             return _ends_in_word(inner)
         if self.name == PYTHON_CALLS:
             return bool(re.search("[\"']", QUOTED.sub("", inner)))
+        if quote := GEMMA_QUOTES.get(self.name):
+            return inner.count(quote) % 2 == 1
         begin, end = ARGUMENTS.get(self.name, ("", ""))
         return inner.rfind(begin) > inner.rfind(end)
 
@@ -148,12 +158,27 @@ class MarkedCalls:
                 raise ValueError("its last argument is not closed")
             if self.name == PYTHON_CALLS:  # its parser guesses where a line ends within a string
                 inner = QUOTED.sub(lambda text: text[0].replace("\n", "\\n"), inner)
-            found = self.parse(inner, [*map(_with_objects, tools)] or None)
+            bare = '"'.join(inner.split(GEMMA_QUOTES[self.name])[::2]) if self.name in GEMMA_QUOTES else ""
+            found = self._parsed(inner, bare, [*map(_with_objects, tools)] or None)
             calls = [_call(one) for one in (found if isinstance(found, list) else [found])]
+            if len(GEMMA_CALL.findall(bare)) > len(calls):
+                raise ValueError("a call is not closed")
             begin = ARGUMENTS.get(self.name, ("",))[0]
             if begin and inner.count(begin) > sum(len(call.arguments) for call in calls):
                 raise ValueError("an argument is not closed, or quotes another one")
             return calls
+
+    def _parsed(self, inner: str, bare: str, tools: list[dict[str, Any]] | None) -> Any:
+        """What mlx-lm reads. FunctionGemma's own parser ends at the first brace; only the quotes differ from Gemma 4's.
+
+        Its own takes words without quotes, where `bare`, which is without texts, can mean nothing else.
+        """
+        if self.name == FUNCTION_GEMMA:
+            with suppress(ValueError):
+                return gemma4.parse_tool_call(inner.replace(GEMMA_QUOTES[FUNCTION_GEMMA], GEMMA_QUOTES[GEMMA4]))
+            if not GEMMA_WORDS.fullmatch(bare):
+                raise ValueError("its arguments cannot be told apart")
+        return self.parse(inner, tools)
 
 
 def _with_objects(tool: Mapping[str, Any]) -> dict[str, Any]:

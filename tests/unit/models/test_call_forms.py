@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 from mlx_lm.tool_parsers import (
+    function_gemma,
+    gemma4,
     glm47,
     json_tools,
     longcat,
@@ -23,7 +25,7 @@ from specdec_cli.core.request import Constraint
 from specdec_cli.models.call_forms import BareCalls, HarmonyCalls, form_of
 from specdec_cli.models.grammar import Vocabulary
 from specdec_cli.models.tokenizer import Tokenizer
-from specdec_cli.models.tool_calls import ARGUMENTS, Mark, MarkedCalls, ToolCall
+from specdec_cli.models.tool_calls import ARGUMENTS, GEMMA_QUOTES, Mark, MarkedCalls, ToolCall
 from specdec_cli.models.turns import one_call_a_turn
 
 SCHEMA = {"type": "object", "properties": {"location": {"type": "string"}}, "required": ["location"]}
@@ -164,7 +166,9 @@ WRITTEN = {
     qwen3_coder: "<tool_call>\n<function=run>\n<parameter=cmd>\n?\n</parameter>\n<parameter=n>\n1\n</parameter>\n"
     "</function>\n</tool_call>",
     json_tools: '<tool_call>\n{"name": "run", "arguments": {"cmd": "?", "n": 1}}\n</tool_call>',
+    gemma4: '<|tool_call>call:run{cmd:<|"|>?<|"|>,n:1}<tool_call|>',
 }
+WRITTEN[function_gemma] = "<start_function_call>call:run{cmd:<escape>?<escape>,n:1}<end_function_call>"
 WRITTEN[longcat] = WRITTEN[glm47].replace("tool_call>", "longcat_tool_call>").replace("arg_", "longcat_arg_")
 FORMS = {one: MarkedCalls((one.tool_call_start, one.tool_call_end), one.parse_tool_call) for one in WRITTEN}
 # `n` is declared as schemars declares what may be anything.
@@ -204,9 +208,33 @@ for module, form in FORMS.items():
         # A file that quotes a call was written as far as its first argument.
         quotes = WRITTEN[module].replace("?", f"a {written} b")
         MARKED_SAID[f"{name} quoted call"] = form, quotes, [text(quotes)]
-    if form.enforced or module in (qwen3_coder, minimax_m2):  # for the others, anything is a call
+    if form.enforced or module in (
+        qwen3_coder,
+        minimax_m2,
+        gemma4,
+        function_gemma,
+    ):  # for the others, anything is a call
         MARKED_SAID[f"{name} broken"] = form, f"{broken} a {end} b\n{written}", [text(f"{broken} a {end} b"), run]
         MARKED_SAID[f"{name} none"] = form, f"{broken} a {end} b", [text(f"{broken} a {end} b")]
+# Gemma's: what stands between the marks, with ' for its quotes, and the call; without one it is text. An object ended
+# the call, and a text that is not closed let what it quotes be called.
+for inner, right in (
+    ("call:rm{path:'a}b',opts:{a:[1,{}]},dry_run:true}", call("rm", path="a}b", opts={"a": [1, {}]}, dry_run=True)),
+    ("call:run{cmd:'as call:run{n:1} says'}", call("run", cmd="as call:run{n:1} says")),
+    ("call:run{cmd:'as call:run{n:1} says}", None),
+    ("call:run{n:1 call:run{n:2}", None),
+    ("call:run{cmd:'a''b',n:1}", None),
+    ("call:run{cmd:'a'b,n:1}", None),
+    ("call:run{cmd:a, b,n:1}", None),
+    ("call:run{cmd:[a,b],n:1}", None),
+    ("call:run{cmd:{a:b},n:1}", None),
+):
+    for module in (gemma4, function_gemma):
+        form, quote = FORMS[module], GEMMA_QUOTES[FORMS[module].name]
+        written = inner.replace("'", quote).join(form.marks)
+        MARKED_SAID[f"{form.name} {inner}"] = form, written, [right or text(written)]
+WORDS = "call:run{cmd:http://a b,n:1}".join(FORMS[function_gemma].marks)
+MARKED_SAID["function_gemma words"] = FORMS[function_gemma], WORDS, [call("run", cmd="http://a b", n=1)]
 SAID = {name: (BARE, *row) for name, row in BARE_SAID.items()}
 SAID |= {name: (HARMONY, *row) for name, row in HARMONY_SAID.items()}
 SAID |= MARKED_SAID
