@@ -27,6 +27,29 @@ GPT_OSS = {
 }
 GPT_OSS_DENSE = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.router")
 
+# 8 of 128 experts a token.
+QWEN3_30B_A3B = {
+    "model_type": "qwen3_moe",
+    "num_hidden_layers": 48,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 151_936,
+    "decoder_sparse_step": 1,
+    "mlp_only_layers": [],
+    "norm_topk_prob": True,
+    "rms_norm_eps": 1e-6,
+    "rope_theta": 1e6,
+    "tie_word_embeddings": False,
+    "max_position_embeddings": 40_960,
+    "quantization": {"group_size": 64, "bits": 4},
+}
+
 
 def packed_folder(folder, source, bits=4, group_size=32, dtype=None):
     """The model in `source`, of which the head is left behind as converters do, packed by mlx-lm's own rules.

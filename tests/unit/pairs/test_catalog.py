@@ -1,9 +1,16 @@
 """The known pairs: sizes, what fits, what is partly here."""
 
+from pathlib import Path
+
 import pytest
 
+from fakes.packed import QWEN3_30B_A3B, gpt_oss
 from specdec_cli.core.errors import NotAvailable, PartlyHere
+from specdec_cli.core.gain import break_even_share
+from specdec_cli.engine.load import empty_model
+from specdec_cli.models.checkpoint import Checkpoint
 from specdec_cli.pairs import catalog
+from specdec_cli.pairs.check import Side, break_even
 from specdec_cli.pairs.choose import recommended
 from specdec_cli.pairs.pair import Pair, Registry
 from specdec_cli.pairs.registry import packaged_file, read_registry
@@ -52,6 +59,41 @@ def test_every_packaged_pair_fits_the_memory_that_it_names(machine_says, device_
             device_says(working_set_bytes=memory * 2 // 3 if memory <= 36 * 2**30 else memory * 3 // 4)
             size = catalog.size_bytes(pair, estimate=True) or pair.target_bytes
             assert size and catalog.fits(pair, size), pair.name
+
+
+MIXTURES = {
+    "gpt-oss-120b": gpt_oss(36, 128),
+    "gpt-oss-20b": gpt_oss(24, 32),
+    "-30B-A3B-": QWEN3_30B_A3B,
+}
+
+
+def test_only_pairs_that_can_pay_are_recommended():
+    """gpt-oss-120b was, to every Mac of 128 GB, and `check` says of it that not even full acceptance pays.
+
+    A mixture that is not in the table counts as dense, which is too kind to a draft.
+    """
+
+    def side(name, size_bytes):
+        config = next((config for part, config in MIXTURES.items() if part in name), None)
+        if config is None:
+            return Side(size_bytes, {})
+        checkpoint = Checkpoint(name, Path(), config, ())
+        return Side(size_bytes, config, *empty_model(checkpoint).network.experts(size_bytes, config))
+
+    shares = {}
+    for pair in read_registry(packaged_file(), "packaged").pairs.values():
+        sizes = (
+            pair.target_bytes or catalog.named_bytes(pair.target),
+            pair.draft and (pair.draft_bytes or catalog.named_bytes(pair.draft)),
+        )
+        if all(sizes):
+            target, draft = map(side, (pair.target, pair.draft), sizes)
+            cost = break_even(target, draft.step_bytes, pair.expected_k)
+            shares[pair.name] = (break_even_share(cost, pair.expected_k), bool(pair.min_memory_gb))
+    assert not [name for name, (share, offered) in shares.items() if share > 1 and offered]
+    assert sorted(name for name, (share, _) in shares.items() if share > 1) == ["gpt-oss-120b", "qwen3-coder-30b"]
+    assert len(shares) > 20
 
 
 def test_a_mac_that_states_its_working_set_is_believed(device_says):
