@@ -264,8 +264,8 @@ def removal(name: str, commit: str | None = None) -> Removal:
     blobs = {file.blob_path for revision in going for file in revision.files}
     outside = [path for path in blobs if not _is_inside(name, path)]
     if not staying and (repo is None or outside):
-        whole = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-        return Removal(name, (), (), whole)
+        whole = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+        return Removal(name, (), (), sum(path.lstat().st_size for path in [*whole, *_stored_alone(folder)]))
     if outside:  # the library would remove what a link leads to, wherever that is
         raise NotAvailable(f"{outside[0].name} of {name} lies outside the model cache", f"look at {outside[0]}")
     freed_bytes = scanned.delete_revisions(*(revision.commit_hash for revision in going)).expected_freed_size
@@ -284,7 +284,12 @@ def remove(plan: Removal) -> int:
         return remove_head(plan.name)
     with as_user_error(plan.name):
         if not plan.commits:
-            shutil.rmtree(cache.repository(plan.name))
+            folder = cache.repository(plan.name)
+            payloads = _stored_alone(folder)
+            shutil.rmtree(folder)
+            for payload in payloads:
+                payload.unlink(missing_ok=True)
+                payload.with_suffix(".refs").unlink(missing_ok=True)  # the library's list of the links
             return plan.freed_bytes
         strategy = _scan(plan.name)[0].delete_revisions(*plan.commits)
         strategy.execute()
@@ -296,6 +301,26 @@ def remove(plan: Removal) -> int:
             f"{plan.name} could not be removed: {stuck[0]} is still there", f"check who owns {stuck[0].parent}"
         )
     return plan.freed_bytes
+
+
+def stored(blob: Path) -> Path | None:
+    """The file in the cache's store of Xet files that a blob of a repository links to, if it does.
+
+    The store lies beside the repositories, which share it: `blobs/xx/<Xet hash>`.
+    """
+    if blob.parent.name != "blobs" or not (blob.is_symlink() and blob.is_file()):
+        return None
+    target, store = blob.resolve(), (cache.cache_folder() / "blobs").resolve()
+    return target if target.parent.parent == store and cache.DIGEST.fullmatch(target.name) else None
+
+
+def _stored_alone(folder: Path) -> set[Path]:
+    """Files in the store that no repository but this one links to."""
+    mine, others = set[Path](), set[Path]()
+    for blob in cache.cache_folder().glob("*--*/blobs/*"):
+        if payload := stored(blob):
+            (mine if blob.parents[1] == folder else others).add(payload)
+    return mine - others
 
 
 def _is_inside(name: str, path: Path) -> bool:

@@ -23,7 +23,7 @@ from specdec_cli.core.format import size
 from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
-from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, write_record
+from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, stored, write_record
 from specdec_cli.hub.client import as_user_error, library
 from specdec_cli.hub.snapshot import HubSnapshot
 
@@ -161,6 +161,8 @@ def _remove_altered(snapshot: HubSnapshot, file: RemoteFile) -> Problem | None:
     first = last = None
     for path in snapshot.places(file):  # its blob first: a link to one that goes leads nowhere
         if last := file.difference(path, read_weights=True):
+            if payload := stored(path):  # else the library links it again, by its size alone
+                payload.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
             first = last if first is None or first.found == "missing" else first
     return last and first

@@ -5,6 +5,7 @@ What lies, is damaged or breaks off at any moment is played by `laws/test_broken
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -245,6 +246,52 @@ def test_removing_one_commit_removes_no_file_that_its_links_lead_to(server, home
         assert tree(home.parent, home / "hub") == before
         person("hub.remove(hub.removal('org/tiny'))")  # all of it: links are removed, not what they lead to
         assert tree(home.parent, home / "hub") == before and not snapshot.exists()
+
+
+# As huggingface_hub leaves a file that came over Xet: its bytes are in a store beside all repositories.
+SHARE = """
+from huggingface_hub.utils import _shared_blobs as shared
+cache = Path(hub.cache_folder())
+def share(name):
+    blob = (cache / f"models--org--{name}" / "blobs" / "%s").absolute()
+    size = blob.stat().st_size
+    return shared.publish_blob_to_shared_store(blob_path=str(blob), xet_hash=64 * "a", cache_dir=cache,
+                                               expected_size=size)
+"""
+
+
+def shared(files, *names):
+    return SHARE % hashlib.sha256(files[ONE]).hexdigest() + f"result = [*map(share, {names!r})]"
+
+
+def test_altered_bytes_in_the_store_of_xet_files_are_removed_and_come_again(hub, person):
+    """The link alone was removed; the library linked the same bytes again, and every pull said "arrived altered"."""
+    commit = hub.commit(NAME, model())
+    person(PULL)
+    assert person(shared(model(), "tiny")) == [True]
+    payload = (repository(person.home) / "snapshots" / commit / ONE).resolve()
+    assert payload.parents[2] == person.home / "hub"
+    payload.chmod(0o644)
+    payload.write_bytes(shard(9))
+    assert (person(VERIFY), payload.exists()) == ([ONE], False)
+    assert (person(PULL), held(person.home, commit)) == (commit, wanted(model()))
+
+
+def test_a_damaged_model_takes_its_files_out_of_the_store_of_xet_files_and_no_others(hub, person):
+    """The library cannot say whose files are whose; 49 kB of 2.6 MB were freed, and nothing else freed the rest."""
+    for name in ("tiny", "twin"):
+        hub.commit(f"org/{name}", model())
+        person(PULL.replace("tiny", name))
+    assert person(shared(model(), "tiny", "twin")) == [True, True]
+    (payload,) = (person.home / "hub" / "blobs").glob(f"*/{64 * 'a'}")
+    for config in (person.home / "hub").glob("models--*/snapshots/*/config.json"):
+        config.resolve().unlink()
+    left = {}
+    for name in ("tiny", "twin"):
+        freed, same = person(f"p = hub.removal('org/{name}')\nresult = [p.freed_bytes, hub.remove(p)]")
+        assert freed == same
+        left[name] = payload.exists(), freed // SHARD_BYTES
+    assert left == {"tiny": (True, 1), "twin": (False, 2)}
 
 
 # Commands as a person types them, on a tiny model that really answers
