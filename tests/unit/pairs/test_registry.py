@@ -51,7 +51,7 @@ def test_the_packaged_pairs_are_sound():
         shipped = pair.target.startswith("specdec:")
         assert pair.verified == shipped == (pair.name in ("demo", "demo-hybrid"))
         assert pair.own_head or (pair.draft and pair.draft != pair.target)
-        assert shipped or pair.min_memory_gb
+        assert shipped or pair.min_memory_gb or "no gain" in pair.note
         for (name, revision), size in zip(pair.models, (pair.target_bytes, pair.draft_bytes), strict=False):
             assert revision is None or size, name
             assert seen.setdefault(name, (revision, size)) == (revision, size), name
