@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,14 +15,27 @@ from mlx_lm.utils import MODEL_REMAPPING, _get_classes, load_adapters, load_mode
 from safetensors import SafetensorError, safe_open
 
 from specdec_cli.core.errors import NotAvailable, Refused, reason, untrusted
+from specdec_cli.core.jsonfile import shown
+from specdec_cli.core.safetensors import WEIGHTS, read_header
 from specdec_cli.engine import device
 from specdec_cli.engine.failure import device_failure
 from specdec_cli.engine.group import shard
 from specdec_cli.engine.model import CachedModel
-from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.models.checkpoint import FLOATS, Checkpoint
 
-# Methods of other libraries; mlx-lm reads some of the rest.
-FOREIGN_PACKING = ("bitsandbytes", "quanto", "hqq", "eetq", "torchao", "higgs", "vptq", "spqr", "aqlm", "fbgemm_fp8")
+# Methods of other libraries that mlx-lm knows nothing of (utils.py, load_model): it takes the weights for numbers.
+UNKNOWN_PACKING = {
+    *("bitsandbytes", "quanto", "hqq", "eetq", "torchao", "higgs", "vptq", "spqr", "aqlm", "fbgemm_fp8", "quark"),
+}
+# Of others it reads what has one of these values in this field.
+READ_PACKING: dict[str, tuple[str, tuple[object, ...]]] = {
+    "compressed-tensors": ("format", ("nvfp4-pack-quantized", "mxfp4-pack-quantized", "pack-quantized")),
+    "modelopt": ("quant_algo", ("NVFP4",)),
+    **dict.fromkeys(("awq", "gptq"), ("bits", (4,))),
+    "": ("quant_method", ()),
+}
+# Architectures whose own code makes numbers of fp8. ministral3's multiplies the codes themselves with the scales.
+READS_FP8 = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k25", "mimo_v2_flash", "minimax", "mistral4"}
 # Architectures of mlx-lm whose drafts cannot be checked in one pass, with the reason. The tests list all others.
 UNVERIFIABLE = {
     "olmo": "the module exits on import without the package hf_olmo, which mlx-lm does not bring",
@@ -66,6 +79,9 @@ def blank_network(checkpoint: Checkpoint) -> nn.Module:
     )
     with untrusted(lambda reason: unknown):
         model_class, args_class = _get_classes(dict(checkpoint.config))
+    if packing := _unread_packing(checkpoint):
+        what = f"{checkpoint.name} is packed by {packing}, which mlx-lm does not read"
+        raise NotAvailable(what, "use an MLX conversion of the model")
     with untrusted(lambda reason: _does_not_load(checkpoint, reason)):
         return model_class(args_class.from_dict(dict(checkpoint.config)))
 
@@ -190,11 +206,23 @@ def _adapter_misfit(checkpoint: Checkpoint, reason: str) -> Refused:
     return Refused(f"adapter {checkpoint.adapter} does not fit {checkpoint.name}: {reason}", "give this model's own")
 
 
+def _unread_packing(checkpoint: Checkpoint) -> str | None:
+    """What packed the weights in a way that mlx-lm does not read for this architecture, None where it reads it."""
+    given, text = checkpoint.foreign_packing, checkpoint.text_config
+    method = str(given.get("quant_method", ""))
+    if given and method in READ_PACKING:
+        field, values = READ_PACKING[method]
+        nested = given.get("quantization")
+        value = (nested if isinstance(nested, Mapping) else given).get(field, 4 if field == "bits" else None)
+        return None if value in values else f"{method or 'another library'} ({field}: {shown(value)})"
+    types = {MODEL_REMAPPING.get(one, one) for one in (checkpoint.model_type, str(text.get("model_type")))}
+    if method not in UNKNOWN_PACKING and (types & READS_FP8 or not checkpoint.unpacks_fp8):
+        return None
+    here = [tensor for path in checkpoint.folder.glob(WEIGHTS) for tensor in read_header(path).tensors.values()]
+    return None if here and all(one.dtype in FLOATS for one in here) else method  # unpacked since
+
+
 def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:
-    packed = checkpoint.config.get("quantization_config") or {}
-    if "quantization" not in checkpoint.config and (method := packed.get("quant_method")) in FOREIGN_PACKING:
-        what = f"{checkpoint.name} is packed by {method}, which mlx-lm does not read"
-        return NotAvailable(what, "use an MLX conversion of the model")
     return NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
         "the weights and config.json disagree; download the model again",

@@ -121,6 +121,22 @@ class Checkpoint:
         raise NotAvailable(f"adapter {name} has no {ADAPTER}", "give the folder that mlx_lm.lora wrote")
 
     @property
+    def foreign_packing(self) -> Mapping[str, Any]:
+        """How another library packed the weights, by where mlx-lm looks; empty for none, and for mlx's own packing."""
+        if self.config.get("quantization") is not None:
+            return {}
+        stated = [values.get("quantization_config") for values in (self.config, self.text_config)]
+        found = next(filter(None, stated), None) or jsonfile.read_or_empty(self.folder / "hf_quant_config.json")
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def unpacks_fp8(self) -> bool:
+        """Whether bfloat16 is made of weights of 8 bits: mlx has only those with one exponent for 32 as they are."""
+        given = self.foreign_packing
+        own = given.get("scale_fmt") == "ue8m0" and given.get("weight_block_size") == [32, 32]
+        return given.get("quant_method") == "fp8" and not own
+
+    @property
     def generation_config(self) -> Mapping[str, Any]:
         """The values of generation_config.json; empty if there is none. Raises: NotAvailable if it is damaged."""
         return read_generation_config(self.folder, self.name)

@@ -153,9 +153,21 @@ def in_bitsandbytes(tensors: dict[str, np.ndarray]) -> None:
         tensors[f"{name}.absmax"] = np.zeros(4, np.uint8)
 
 
-def bitsandbytes(folder: Path) -> None:
-    configured(quantization_config={"quant_method": "bitsandbytes"})(folder)
-    stored(in_bitsandbytes)(folder)
+# What mlx-lm refuses by the configuration alone: `check` said "runs", and the load asked for another download.
+FOREIGN = {
+    "fp8-dynamic": {"quant_method": "compressed-tensors", "format": "float-quantized"},
+    "modelopt": {"quant_method": "modelopt", "quant_algo": "FP8"},
+    "gptq-8": {"quant_method": "gptq", "bits": 8},
+    "unnamed": {"quantization": {"quant_algo": "FP8"}},
+}
+
+
+def packed_by(method: str) -> Change:
+    def change(folder: Path) -> None:
+        configured(quantization_config={"quant_method": method})(folder)
+        stored(in_bitsandbytes)(folder)
+
+    return change
 
 
 def fewer(tensors: dict[str, np.ndarray]) -> None:
@@ -248,7 +260,9 @@ OF_TARGET = {
     "rope-x": configured(rope_theta="x"),
     **{f"marked-{file}": marked(file) for file in MARKED},
     **{f"pointer-{file}": pointing(file) for file in POINTERS},
-    "bitsandbytes": bitsandbytes,
+    "bitsandbytes": packed_by("bitsandbytes"),
+    "packed-fp8": packed_by("fp8"),
+    **{f"packed-{name}": configured(quantization_config=values) for name, values in FOREIGN.items()},
     "cut-short": cut_short,
     "tokenizer-open": holding("tokenizer.json", "{"),
     "tokenizer-riddle": holding("tokenizer.json", '{"model": {"type": "riddle"}}'),

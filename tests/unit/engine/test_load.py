@@ -1,19 +1,22 @@
 """Checkpoint to network: the weights are mlx-lm's own, and what cannot be loaded says why before they are read."""
 
 import json
+from pathlib import Path
 
 import mlx.core as mx
+import mlx_lm.models
 import numpy as np
 import pytest
 from mlx.utils import tree_flatten, tree_map_with_path
 from mlx_lm.tuner.utils import linear_to_lora_layers
 from mlx_lm.utils import load_model, quantize_model, save_model
 
+from conformance.architectures import architectures, installed
 from fakes.models import TINY, tiny_folder
 from specdec_cli.core.errors import NotAvailable
 from specdec_cli.engine import load as load_module
-from specdec_cli.engine.load import Adapted, empty_model, load, load_network
-from specdec_cli.models.checkpoint import read_checkpoint
+from specdec_cli.engine.load import READS_FP8, Adapted, blank_network, empty_model, load, load_network
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 
 IDS = mx.array([[3, 4, 5]])
 
@@ -85,3 +88,26 @@ def test_an_adapter_is_in_the_matrices_unless_they_are_packed_and_says_what_mlx_
     assert any(isinstance(layer, Adapted) for layer in found.modules()) == packed
     assert np.allclose(found(ids), network(ids), atol=1e-3)
     assert not np.allclose(found(ids), load_network(checkpoint)(ids), atol=1e-1)
+
+
+def test_fp8_is_read_where_mlx_lm_makes_numbers_of_it(tmp_path):
+    """ministral3's code multiplies the codes with the scales: noise, at one byte a weight where two are loaded."""
+    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+
+    def is_read(name, **more):
+        config = architectures()[name].config | {"quantization_config": fp8 | more}
+        try:
+            return bool(blank_network(Checkpoint("m", tmp_path, config, ())))
+        except NotAvailable as error:
+            assert error.message == "m is packed by fp8, which mlx-lm does not read"
+            return False
+
+    own = {name for name, one in architectures().items() if "quantization" in one.config}
+    read = {name for name in {*architectures()} & {*installed()} - own if is_read(name)}
+    sources = Path(mlx_lm.models.__path__[0])
+    assert {path.stem for path in sources.glob("*.py") if "from_fp8(weight," in path.read_text()} < read
+    assert read == READS_FP8
+    assert is_read("ministral3", scale_fmt="ue8m0", weight_block_size=[32, 32])
+    for dtype in (mx.uint8, mx.bfloat16):  # a configuration may still say so of what was unpacked since
+        mx.save_safetensors(str(tmp_path / "model.safetensors"), {"a": mx.ones((2, 2), dtype)})
+        assert is_read("ministral3") == (dtype == mx.bfloat16)
