@@ -74,8 +74,10 @@ class ModelFiles:
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes in memory; of a model on the Hub, bytes that its files hold of the language model."""
-        return self.snapshot.weight_bytes - self.unloaded_bytes if self.snapshot else self.checkpoint.loaded_bytes
+        """Bytes in memory; of a model on the Hub, about as many as its files hold of the language model."""
+        if self.snapshot is None:
+            return self.checkpoint.loaded_bytes
+        return (self.snapshot.weight_bytes - self.unloaded_bytes) * (2 if self.checkpoint.unpacks_fp8 else 1)
 
 
 @dataclass(frozen=True, slots=True)

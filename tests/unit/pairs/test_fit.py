@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+from collections import namedtuple
 from dataclasses import replace
 
+import mlx.core as mx
 import pytest
+from mlx.utils import tree_flatten
 
 from conformance.architectures import architectures
 from fakes.models import TINY
@@ -14,8 +17,8 @@ from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.core.format import size
 from specdec_cli.core.request import Request
 from specdec_cli.engine import device
-from specdec_cli.engine.load import empty_model
-from specdec_cli.models.checkpoint import Checkpoint
+from specdec_cli.engine.load import blank_network, empty_model, load_network
+from specdec_cli.models.checkpoint import Checkpoint, read_checkpoint
 from specdec_cli.pairs.files import ModelFiles, PairFiles
 from specdec_cli.pairs.fit import MOST_SNAPSHOTS, Fit, Footprint, footprint
 from specdec_cli.pairs.limits import ContextLimit
@@ -179,6 +182,32 @@ def test_estimates_are_within_ten_percent_of_the_measured_peak(tmp_path, model, 
     config = TINY | {"max_position_embeddings": 4096, "tie_word_embeddings": True} | SHARED | SIZES[model]
     estimate, peak = measured(tmp_path / "model", config, context)
     assert estimate == pytest.approx(peak, rel=0.10)
+
+
+def test_fp8_is_counted_as_it_is_loaded(tmp_path):
+    """One byte a weight was counted of what mlx-lm makes bfloat16 of."""
+    sizes = {"hidden_size": 256, "intermediate_size": 1024, "first_k_dense_replace": 3, "rope_scaling": None}
+    fp8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+    config = architectures()["deepseek_v3"].config | sizes | {"dtype": "bfloat16"}
+    network, tensors = blank_network(Checkpoint("m", tmp_path, config, ())), {}
+    network.set_dtype(mx.bfloat16)
+    for name, value in tree_flatten(network.parameters()):
+        packs = value.ndim == 2 and "mlp" in name
+        tensors[name] = mx.full(value.shape, 0x38, mx.uint8) if packs else value
+        if packs:
+            tensors[f"{name}_scale_inv"] = mx.ones([-(-size // 128) for size in value.shape])
+    path = tmp_path / "model.safetensors"
+    mx.save_safetensors(str(path), tensors)
+    text = path.read_bytes()
+    length = 8 + int.from_bytes(text[:8], "little")
+    header = text[8:length].replace(b'"U8"', b'"F8_E4M3"')
+    path.write_bytes(len(header).to_bytes(8, "little") + header + text[length:])
+    (tmp_path / "config.json").write_text(json.dumps(config | {"quantization_config": fp8}))
+    found = read_checkpoint(tmp_path, "m")
+    used = sum(value.nbytes for _, value in tree_flatten(load_network(found).parameters()))
+    assert found.loaded_bytes == pytest.approx(used, rel=0.1)
+    on_the_hub = ModelFiles(found, namedtuple("Snapshot", "weight_bytes")(path.stat().st_size))
+    assert on_the_hub.weight_bytes == pytest.approx(used, rel=0.1)
 
 
 def taken(checkpoint, tokens, kv_bits=None):
