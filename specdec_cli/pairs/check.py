@@ -21,6 +21,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.planning.chips import ROW_COST_BEFORE_M3, chip_of, rows_elsewhere
 from specdec_cli.models.checkpoint import text_config
 from specdec_cli.models.heads import HeadFiles
+from specdec_cli.models.packing import bits_a_weight, packing_of
 from specdec_cli.models.tokenizer import Tokenizer
 from specdec_cli.pairs.files import ModelFiles, PairFiles
 from specdec_cli.pairs.fit import Fit
@@ -139,17 +140,13 @@ class Side:
     @property
     def bits(self) -> int:
         """Bits per weight: the quantization's, else those of the declared type, else 16."""
-        quantization = self.config.get("quantization") or self.config.get("quantization_config") or {}
-        stored = 32 if self.config.get("dtype", self.config.get("torch_dtype")) == "float32" else 16
-        bits = quantization.get("bits") if isinstance(quantization, Mapping) else None
-        return bits if isinstance(bits, int) and 1 <= bits <= 32 else stored
+        packing = packing_of(self.config, "")
+        return packing.bits if packing else int(bits_a_weight(self.config, ""))
 
     @property
     def billions(self) -> float:
         """Parameters in billions, estimated from bytes and bits."""
-        # A group of 64 weights has a 16-bit scale and bias: half a bit a weight.
-        per_weight = self.bits + (0.5 if self.bits < 16 else 0.0)
-        return self.weight_bytes * 8 / per_weight / 1e9
+        return self.weight_bytes * 8 / bits_a_weight(self.config, "") / 1e9
 
     @property
     def experts(self) -> bool:

@@ -166,6 +166,9 @@ Snapshot = namedtuple("Snapshot", "weight_bytes")
 
 EIGHT_BITS, FOUR_BITS = {"quantization": {"bits": 8}}, {"quantization": {"bits": 4}}
 
+# As gpt-oss is published, with 4.25 bits a weight.
+PUBLISHED = {"quantization_config": {"quant_method": "mxfp4"}}
+
 
 def side(billions: float, config=EIGHT_BITS) -> Side:
     """A model of so many billion parameters; a quantization of group 64 costs half a bit a weight more."""
@@ -185,6 +188,7 @@ ADVICE = [
       for big, small, largest in ((7, 3, 1), (14, 7, 3), (32, 14, 7), (4, 2, 1))),
     (side(3), side(0.5), SMALL),
     (side(8, FOUR_BITS), side(0.6), "4-bit targets gain least: the same target in 8 bits is slower, but gains more"),
+    (side(30, PUBLISHED), side(0.6), "4-bit targets gain least"),  # its bits were not seen
     *((side(30, EIGHT_BITS | config), side(0.6), MIXED)
       for config in ({"num_local_experts": 8}, {"num_experts": 128}, {"n_routed_experts": 64},
                      {"text_config": {"num_experts": 128}})),
