@@ -36,6 +36,8 @@ PART = re.compile(r"bytes=\d+-\d+")
 MOST_WAIT_SECONDS = 60
 # `hf` is on no path where specdec was installed as a tool.
 LOG_IN = "set HF_TOKEN=hf_… (huggingface.co/settings/tokens), or: uvx --from huggingface_hub hf auth login"
+TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+INVALID_TOKEN = re.compile(r"invalid credentials|\btoken\b", re.I)  # without one the Hub says "username or password"
 # (repository, commit) -> file -> digest, as the Hub listed them to this process.
 LISTED: dict[tuple[str, str], dict[str, str | None]] = {}
 
@@ -179,9 +181,15 @@ def explain(error: BaseException, name: str) -> SpecdecError:
         error = error.__cause__  # its own message, "check your connection", hides the reason
     text, page = f"{name} cannot be fetched from {endpoint()}: {_line(error)}", f"{endpoint()}/{name}"
     if isinstance(error, errors.HfHubHTTPError):
-        status = error.response.status_code
+        status, said = error.response.status_code, error.response.headers.get("x-error-message", "")
+        if said:  # the library puts an address and an id of a request before it
+            text = f"{name} cannot be fetched from {endpoint()}: {_line(f'{status} {said}')}"
         if isinstance(error, errors.GatedRepoError):
             return NotAvailable(text, f"accept its licence at {page}, then {LOG_IN}")
+        if status == 401 and INVALID_TOKEN.search(said):
+            source = next(filter(os.environ.get, TOKENS), None)
+            leave = f"unset {source}" if source else "uvx --from huggingface_hub hf auth logout"
+            return NotAvailable(text, f"{leave} (open models need no token), or a new one: {LOG_IN}")
         if isinstance(error, (errors.RevisionNotFoundError, errors.RemoteEntryNotFoundError)):
             return NotAvailable(text, f"look at {page}/tree/main, or leave the revision out")
         if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 404):
@@ -213,13 +221,10 @@ def no_hub(name: str) -> NotAvailable:
     )
 
 
-def _line(error: BaseException) -> str:
+def _line(error: BaseException | str) -> str:
     """A foreign message in one line of at most 240 characters, without passwords."""
     text = " ".join(CREDENTIALS.sub("//", str(error)).split()) or type(error).__name__
     return text if len(text) <= 240 else text[:237] + "..."
-
-
-TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
 def settings() -> Iterator[tuple[str, str, str]]:

@@ -61,10 +61,17 @@ def test_no_private_module_of_the_library_is_imported():
 
 
 FETCHED = "org/tiny cannot be fetched from https://hub.test: "
+EXPIRED = httpx.Response(
+    401,
+    headers={"X-Error-Message": 'User Access Token "ci" is expired'},
+    request=httpx.Request("GET", "https://hub.test"),
+)
 FAILURES = [
     (httpx.ReadTimeout("slow"), NotAvailable, FETCHED + "slow", "check the network"),
     (httpx.ReadError("reset"), NotAvailable, FETCHED + "reset", AGAIN),
     (errors.OfflineModeIsEnabled("unset HF_HUB_OFFLINE"), NotAvailable, FETCHED + "unset HF_HUB_OFFLINE", "--offline"),
+    # Behind an address and an id it was cut off, and the hint was about the spelling.
+    (errors.RepositoryNotFoundError(240 * "x", response=EXPIRED), NotAvailable, '"ci" is expired', "auth logout"),
     (json.JSONDecodeError("no", "<html>", 0), NotAvailable, "does not answer like a Hub", "a login page"),
     (OSError(errno.EDQUOT, "quota"), DoesNotFit, "is full, and org/tiny is incomplete", "HF_HOME"),
     (RuntimeError("write: (os error 28)"), DoesNotFit, "is full", "free some space"),
@@ -124,13 +131,17 @@ SPELLING = f"check the spelling; if it is private, {client.LOG_IN}"
 LATER = f"try again in a few minutes; a login raises the limit: {client.LOG_IN}"
 GATED, NOT_FOUND = {"X-Error-Code": "GatedRepo"}, {"X-Error-Code": "RepoNotFound"}
 DISABLED = {"X-Error-Message": "Access to this resource is disabled."}
+INVALID = {"X-Error-Message": "Invalid credentials in Authorization header"}
+LOG_OUT = f"uvx --from huggingface_hub hf auth logout (open models need no token), or a new one: {client.LOG_IN}"
 SPENT = {"RateLimit": '"api";r=0;t=55', "Retry-After": "1"}
 REFUSALS = [
     (403, GATED, "403 Client Error. Cannot access gated repo", f"accept its licence at {{page}}, then {client.LOG_IN}"),
     (404, NOT_FOUND, "404 Client Error. Repository Not Found", SPELLING),
     (404, {}, "Client error '404 Not Found'", SPELLING),
     (401, {}, "Client error '401 Unauthorized'", SPELLING),
-    (403, DISABLED, "403 Client Error. Cannot access repository", LOOK),
+    (401, INVALID, "401 Invalid credentials in Authorization header", LOG_OUT),
+    (401, {"X-Error-Message": "Invalid username or password."}, "401 Invalid username or password.", SPELLING),
+    (403, DISABLED, "403 Access to this resource is disabled.", LOOK),
     (429, {}, "429 Too Many Requests", LATER),
     (429, SPENT, "429 Too Many Requests: you have reached your 'api' rate limit. Retry after 55 s", LATER),
     (503, {}, "Server error '503 Service Unavailable'", LATER),
