@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
+# Where transformers saves templates beside the usual one, such as tool_use.jinja.
+TEMPLATES_FOLDER = "additional_chat_templates"
 # Switches for thinking that templates read; an effort that they do not read by its name turns them.
 SWITCHES = ("enable_thinking", "thinking")
 EFFORT = "reasoning_effort"

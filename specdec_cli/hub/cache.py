@@ -24,26 +24,28 @@ from specdec_cli.core.errors import NotAvailable
 from specdec_cli.core.jsonfile import shown
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.safetensors import WEIGHTS
+from specdec_cli.core.template import TEMPLATES_FOLDER
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 DIGEST = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 REVISION = re.compile(r"(?=.{1,200}$)\w[\w.+@=-]*(/\w[\w.+@=-]*)*", re.ASCII)
 # macOS leaves files like `._config.json` on foreign disks, and no model has a file with a leading dot.
-SAFE_NAME = re.compile(r"(?:mtp/)?\w[\w.+ -]{0,199}", re.ASCII)
+SAFE_NAME = re.compile(rf"(?:(?:mtp|{TEMPLATES_FOLDER})/)?\w[\w.+ -]{{0,199}}", re.ASCII)
 # Trained heads beside the model, as converters place them (OptiQ and MTPLX at the top, others in a folder of its own,
-# for what mlx-lm finds beside the shards it takes for the model's). No other folder of a repository is read.
+# for what mlx-lm finds beside the shards it takes for the model's). No folder of a repository but these two is read.
 HEAD_FOLDER = "mtp"
 HEADS = ("mtp*.safetensors", f"{HEAD_FOLDER}/*.safetensors")
+TEMPLATES = f"{TEMPLATES_FOLDER}/*.jinja"
 # The files that mlx-lm and the tokenizer need. No code, no pickles.
 FILES = ("*.json", WEIGHTS, "tokenizer.model", "*.tiktoken", "*.txt", "*.jinja")
 DISTRUST = "check HF_ENDPOINT: this mirror of the Hub is broken or hostile"
 
 
 def is_wanted(path: str) -> bool:
-    """Whether this file of a repository is part of the model. mlx-lm reads the top folder only."""
+    """Whether this file of a repository is part of the model. mlx-lm reads the top folder, transformers templates."""
     own = "/" not in path and any(fnmatchcase(path, pattern) for pattern in FILES)
-    return SAFE_NAME.fullmatch(path) is not None and (own or is_head(path))
+    return SAFE_NAME.fullmatch(path) is not None and (own or is_head(path) or fnmatchcase(path, TEMPLATES))
 
 
 def is_weights(path: str) -> bool:
@@ -57,8 +59,8 @@ def is_head(path: str) -> bool:
 
 
 def list_files(folder: Path) -> Iterator[str]:
-    """The files of the model in `folder`: of the top, and of the folder of heads as `mtp/NAME`. Raises: OSError."""
-    paths = sorted([*folder.iterdir(), *(folder / HEAD_FOLDER).glob("*")])
+    """The files of the model in `folder`: of the top, and of its two folders as `mtp/NAME`. Raises: OSError."""
+    paths = sorted([*folder.iterdir(), *(folder / HEAD_FOLDER).glob("*"), *folder.glob(TEMPLATES)])
     yield from filter(is_wanted, (path.relative_to(folder).as_posix() for path in paths))
 
 

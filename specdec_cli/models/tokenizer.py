@@ -13,8 +13,9 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig
 
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, untrusted
+from specdec_cli.core.readfile import read_file
 from specdec_cli.core.safetensors import refuse_pointer
-from specdec_cli.core.template import GIVEN, NO_VALUES, TemplateValues, names_read, nearest_effort
+from specdec_cli.core.template import GIVEN, NO_VALUES, TEMPLATES_FOLDER, TemplateValues, names_read, nearest_effort
 from specdec_cli.models.call_forms import CallForm, ends_of, form_of
 from specdec_cli.models.checkpoint import Checkpoint, stop_ids
 from specdec_cli.models.text import Thinking
@@ -476,22 +477,27 @@ def _load(folder: Path, state: tuple[object, ...], names: Names, ends: tuple[int
 def _templates(folder: Path) -> dict[str, str]:
     """Templates by name where there are several, or the one of a processor's file; empty where there is one, as usual.
 
-    transformers reads the first by itself, and the second not for a text model.
+    transformers reads the first by itself, and the second not for a text model. Raises: ValueError.
     """
     given = jsonfile.read_or_empty(folder / "tokenizer_config.json").get("chat_template")
-    if (folder / "chat_template.jinja").is_file() or isinstance(given, str):
+    beside = {path.stem: read_file(path).decode() for path in sorted(folder.glob(f"{TEMPLATES_FOLDER}/*.jinja"))}
+    if (main := folder / "chat_template.jinja").is_file():
+        given = read_file(main).decode()
+    if isinstance(given, str) and not beside:
         return {}
     if given is None:
         given = jsonfile.read_or_empty(folder / "chat_template.json").get("chat_template")
-        return {"default": given} if isinstance(given, str) else {}
+    if not isinstance(given, list):
+        return ({"default": given} if isinstance(given, str) else {}) | beside
     named = ((one.get("name"), one.get("template")) for one in given if isinstance(one, dict))
-    return {str(name): template for name, template in named if isinstance(template, str)}
+    return {str(name): text for name, text in named if isinstance(text, str)} | beside
 
 
 def _state(folder: Path) -> tuple[object, ...]:
     """Of every file its name, size and date; in a snapshot that is partly here, some lead nowhere."""
-    status = {path.name: path.stat() for path in sorted(folder.iterdir()) if path.is_file()}
-    return tuple((name, found.st_size, found.st_mtime_ns) for name, found in status.items())
+    paths = sorted([*folder.iterdir(), *folder.glob(f"{TEMPLATES_FOLDER}/*")])
+    status = {path: path.stat() for path in paths if path.is_file()}
+    return tuple((str(path), found.st_size, found.st_mtime_ns) for path, found in status.items())
 
 
 def _class_names(config: Mapping[str, Any]) -> Names:

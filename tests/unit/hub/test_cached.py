@@ -33,20 +33,23 @@ def refusal(name: str, revision: str | None = None, kind: type = NotAvailable) -
 # Names from outside
 
 WANTED = ["config.json", "model-00001-of-00002.safetensors", "tokenizer.model", "merges.txt", "chat_template.jinja"]
-WANTED += ["mtp.safetensors", "mtp/model.safetensors"]
+WANTED += ["mtp.safetensors", "mtp/model.safetensors", "additional_chat_templates/tool_use.jinja"]
 UNWANTED = ["modeling.py", "pytorch_model.bin", "onnx/config.json", "../config.json", "/etc/config.json", "..json"]
 UNWANTED += ["._config.json", "mtp/config.json", "mtp/a/model.safetensors", "original/model.safetensors", "README.md"]
 UNWANTED += ["a\\..\\x.json", "a\0.json", "x" * 201 + ".json", "a\x1b[2J.json", "config.json:x.json", ".."]
-UNWANTED += ["mtp/../x.json"]
+UNWANTED += ["mtp/../x.json", "mtp/a.jinja", "templates/a.jinja"]
+UNWANTED += [f"additional_chat_templates/{name}" for name in ("a.json", "a.py", ".jinja", "../a.jinja", "a/b.jinja")]
 
 
 def test_what_mlx_lm_reads_is_part_of_the_model_and_code_pickles_and_folders_are_not(tmp_path):
     assert [path for path in WANTED if not names.is_wanted(path)] == []
     assert [path for path in UNWANTED if names.is_wanted(path)] == []
-    (tmp_path / "mtp").mkdir()
-    for path in ("b.json", "a.json", "mtp/model.safetensors", "notes.md"):
+    for folder in ("mtp", "additional_chat_templates"):
+        (tmp_path / folder).mkdir()
+    listed = ["a.json", "additional_chat_templates/b.jinja", "b.json", "mtp/model.safetensors"]
+    for path in (*listed, "notes.md", "additional_chat_templates/a.json"):
         (tmp_path / path).touch()
-    assert list(names.list_files(tmp_path)) == ["a.json", "b.json", "mtp/model.safetensors"]
+    assert list(names.list_files(tmp_path)) == listed
 
 
 @given(st.text("a./\\ \0\n-é@", max_size=30))

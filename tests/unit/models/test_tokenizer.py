@@ -180,6 +180,29 @@ def test_an_empty_template_is_none(tmp_path):
     assert not tokenizer.has_template and tokenizer.join([{"role": "user", "content": "hello"}])
 
 
+PLAIN = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+CALLS = PLAIN + "{% for tool in tools %}<tool_call>{{ tool_call.name }}{% endfor %}"
+
+
+@pytest.mark.parametrize("saved", ["list", "folder", "folder and string"])
+def test_of_several_templates_that_for_tools_is_known(tmp_path, saved):
+    """As transformers saves them now, the usual one hid it: a call stayed a text."""
+    folder = tiny_folder(tmp_path / "m")
+    named = [{"name": "default", "template": PLAIN}, {"name": "tool_use", "template": CALLS}]
+    given = {"list": named, "folder": None, "folder and string": PLAIN}[saved]
+    write_tokenizer(folder, byte_tokenizer(), chat_template=given)
+    asked = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    if saved != "list":
+        assert given or not Tokenizer.load(folder, "m", TINY).has_template
+        (folder / "additional_chat_templates").mkdir()
+        (folder / "additional_chat_templates" / "tool_use.jinja").write_text(CALLS)
+        if given is None:
+            (folder / "chat_template.jinja").write_text(PLAIN)
+    tokenizer = Tokenizer.load(folder, "m", TINY)
+    words, (call,) = tokenizer.tool_calls('<tool_call>{"name": "f", "arguments": {}}</tool_call>', asked)
+    assert (words, call.name) == ("", "f")
+
+
 def test_a_link_to_a_file_that_is_not_here_yet_is_no_matter(tmp_path):
     """`pull` of a pair that was partly here failed: a snapshot links to weights that an interrupted pull left out."""
     folder = tiny_folder(tmp_path / "model")
