@@ -116,6 +116,10 @@ class Fit:
         """
         return replace(self, tokens=min(tokens, max(self.longest, LONGEST)), beside=beside)
 
+    def holding(self, parts: tuple[Footprint, ...]) -> Fit:
+        """The same with these in memory as well."""
+        return replace(self, sizes=lambda tokens: (*self.sizes(tokens), *parts)) if parts else self
+
     @property
     def longest(self) -> int:
         """The context that all models were made for."""

@@ -25,7 +25,7 @@ from specdec_cli.engine.translated import TranslatedModel
 from specdec_cli.pairs.choose import choose
 from specdec_cli.pairs.files import DraftHead, Notify, PairFiles, find, unheard
 from specdec_cli.pairs.fingerprint import fingerprints
-from specdec_cli.pairs.fit import REMEDIES, Fit
+from specdec_cli.pairs.fit import REMEDIES, Fit, Footprint
 from specdec_cli.pairs.pair import Pair, PairSpec, require_text
 from specdec_cli.pairs.pair import require_valid as require_valid_pair
 from specdec_cli.session.cost_file import CostsAtPower, CostStore
@@ -46,7 +46,7 @@ class Wishes:
     `kv_bits` quantizes the KV caches of both. With `reserve_tokens` it is refused if it does not fit with caches that
     long. The kernels of `request`, or of one by the target's defaults, are compiled beside the reading. `costs`
     remembers costs from run to run. `tell` hears of a head that does not draft, `report` how far the loading is. A
-    refusal names no options but `remedies`.
+    refusal names no options but `remedies`. `more` is what will be loaded beside the pair.
     """
 
     reserve_tokens: int | None = None
@@ -57,6 +57,7 @@ class Wishes:
     report: OnStep = unseen
     clock: Clock = time.perf_counter
     remedies: frozenset[str] = REMEDIES
+    more: tuple[Footprint, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises: UsageError."""
@@ -102,7 +103,7 @@ def load_files(files: PairFiles, wishes: Wishes) -> LoadedPair:
     """The pair in `files`: its kernels are compiled while it opens, and its head is proved. Raises: as `load_spec`."""
     request, tell = wishes.request or Request(), wishes.tell
     with warming(files, request, tell):
-        fit = Fit.of(files, wishes.kv_bits, wishes.remedies).require(wishes.reserve_tokens, tell)
+        fit = Fit.of(files, wishes.kv_bits, wishes.remedies).holding(wishes.more).require(wishes.reserve_tokens, tell)
         loaded = open_pair(fit, wishes)
     if isinstance(fit.files.draft, DraftHead):
         loaded = prove(loaded, fit.files.draft, tell, wishes.report)

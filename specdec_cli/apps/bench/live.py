@@ -24,6 +24,8 @@ from specdec_cli.core.request import Request
 from specdec_cli.engine import device
 from specdec_cli.measure.plain import plain_tokens
 from specdec_cli.measure.prompts import PromptId, SamplePrompt
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
 from specdec_cli.pairs.pair import PairSpec
 from specdec_cli.session.load import Wishes, beside, load_spec
 from specdec_cli.session.session import Session
@@ -156,9 +158,11 @@ def load_machine(
     longest = max(len(prompt.text) for prompt in request.prompts) // 3 + (request.settings.max_tokens or MAX_TOKENS)
     # Twice: plain decoding has caches of its own.
     reserve_tokens = None if request.force else 2 * longest
-    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report, remedies=frozenset({"--force"}))
-    pair = load_spec(PairSpec(request.pair, drafter.name), wishes)
     others = [replace(request.pair, draft=name, draft_revision=None, draft_adapter=None) for name in request.drafts]
+    drafts = tuple(Fit.of(find(PairSpec(other))).footprints[1] for other in others)
+    only = frozenset({"--force"})
+    wishes = Wishes(reserve_tokens=reserve_tokens, tell=tell, report=report, remedies=only, more=drafts)
+    pair = load_spec(PairSpec(request.pair, drafter.name), wishes)
     pairs = [pair, *(beside(pair, other) for other in others)]
     sessions = [one.session(one.first) for one in pairs]
     return LiveMachine({session.pair.names[1]: session for session in sessions}, request, cancelled)

@@ -26,7 +26,9 @@ from specdec_cli.core.events import RoundDone
 from specdec_cli.core.request import Request
 from specdec_cli.measure.prompts import SamplePrompt
 from specdec_cli.pairs.catalog import registry
-from specdec_cli.pairs.pair import Pair
+from specdec_cli.pairs.files import find
+from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.pair import Pair, PairSpec
 
 M4 = BY_NAME["M4 Pro (mlx 3852)"]
 KS = tuple(range(9))
@@ -272,3 +274,15 @@ def test_who_drafts_is_paired_with_what_it_needs(request_of_tiny, tiny_pair):
     assert machine.environment.caches == {"target": ("KVCache",)} and machine.environment.dtype == "float32"
     assert {"specdec", "python", "mlx", "mlx-lm"} <= set(machine.environment.versions)
     assert machine.fitting(request_of_tiny.prompts, 8) == list(request_of_tiny.prompts)
+
+
+def test_every_further_draft_must_fit_before_any_model_is_read(request_of_tiny, tiny_pair, device_says, monkeypatch):
+    """The first draft alone was counted, and the others were read whatever the memory."""
+    target, draft = map(str, tiny_pair)
+    alone = Fit.of(find(PairSpec(request_of_tiny.pair))).at(64).peak_bytes
+    device_says(usable_bytes=2 * alone)
+    assert load_machine(request_of_tiny, lambda: False)
+    several = replace(request_of_tiny, drafts=(target,) * 5)
+    monkeypatch.setattr("specdec_cli.session.load.load_weights", None)
+    with pytest.raises(DoesNotFit, match=f"{target} and {draft} and {target} and .* need "):
+        load_machine(several, lambda: False)
