@@ -13,10 +13,19 @@ import os
 # posts a summary of every download.
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
-from specdec_cli.hub.cache import HUB_ID, cache_folder, require_hub_id, same_model
+from specdec_cli.hub.cache import HUB_ID, cache_folder, heads_folder, require_hub_id, same_model
 from specdec_cli.hub.cached import PULL, Removal, head_bytes, removal, remove
 from specdec_cli.hub.client import settings
-from specdec_cli.hub.download import OnBytes, check_space, fetch, fetch_small, free_bytes, silent, verify
+from specdec_cli.hub.download import (
+    OnBytes,
+    check_space,
+    fetch,
+    fetch_small,
+    free_bytes,
+    require_space,
+    silent,
+    verify,
+)
 from specdec_cli.hub.kept_heads import keep_head, kept_commit, read_config, remote_headers
 from specdec_cli.hub.places import GGUF, SHIPPED, FoundModel, elsewhere, locate, models_here, named
 from specdec_cli.hub.snapshot import HubSnapshot, resolve

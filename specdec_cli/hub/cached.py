@@ -348,7 +348,7 @@ def head_bytes(name: str) -> int:
 def remove_head(name: str) -> int:
     """Remove the kept head; returns the bytes freed. Raises: NotAvailable where it cannot be removed."""
     folder, freed = cache.head_folder(name), head_bytes(name)
-    with as_user_error(name):
+    with as_user_error(name, folder.parent):
         if folder.is_dir():
             shutil.rmtree(folder)
     return freed

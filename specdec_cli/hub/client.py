@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
 
@@ -155,12 +156,13 @@ def endpoint() -> str:
     return CREDENTIALS.sub("//", constants.ENDPOINT)
 
 
+ELSEWHERE = ", or set HF_HOME to a folder on a bigger disk"
 AGAIN = "run the same command again: complete files are kept, the one in progress restarts"
 
 
 @contextmanager
-def as_user_error(name: str) -> Iterator[None]:
-    """Turn failures of huggingface_hub inside this context into SpecdecErrors about `name`."""
+def as_user_error(name: str, heads: Path | None = None) -> Iterator[None]:
+    """Turn failures of huggingface_hub inside this context into SpecdecErrors about `name`; as `explain`."""
     from huggingface_hub.errors import EntryNotFoundError
 
     prepare()
@@ -169,11 +171,14 @@ def as_user_error(name: str) -> Iterator[None]:
         yield
     # The Xet transport raises RuntimeError when the connection breaks. An answer that is no JSON is a ValueError.
     except (httpx.HTTPError, httpx.InvalidURL, EntryNotFoundError, OSError, ValueError, RuntimeError) as error:
-        raise explain(error, name) from error
+        raise explain(error, name, heads) from error
 
 
-def explain(error: BaseException, name: str) -> SpecdecError:
-    """What a failure of huggingface_hub, its HTTP client, hf_xet or the disk says of itself, with the next command."""
+def explain(error: BaseException, name: str, heads: Path | None = None) -> SpecdecError:
+    """What a failure of huggingface_hub, its HTTP client, hf_xet or the disk says of itself, with the next command.
+
+    The disk is that of the cache, or of the folder of `heads`.
+    """
     from huggingface_hub import errors
 
     httpx = library().httpx
@@ -202,14 +207,14 @@ def explain(error: BaseException, name: str) -> SpecdecError:
     if isinstance(error, (httpx.HTTPError, httpx.InvalidURL, ConnectionError, TimeoutError)):
         return NotAvailable(text, f"check the network, then {AGAIN}; whole models run with --offline")
     code = error.errno if isinstance(error, OSError) else None
+    place = heads or cache_folder()
     if code in DISK_FULL or "(os error 28)" in str(error):  # the Xet transport gives the errno in its text alone
-        return DoesNotFit(
-            f"the disk of {cache_folder()} is full, and {name} is incomplete",
-            "free some space, or set HF_HOME to a folder on a bigger disk; " + AGAIN,
-        )
+        text = f"the disk of {place} is full, and {name} is incomplete"
+        again = ", then run the same command again" if heads else f"{ELSEWHERE}; {AGAIN}"
+        return DoesNotFit(text, f"free some space{again}")
     if code is not None or "(os error " in str(error):
-        hint = "make it yours, or set HF_HOME to a folder of yours"
-        return NotAvailable(f"the cache {cache_folder()} cannot hold {name}: {_line(error)}", hint)
+        hint = f"make {heads} yours" if heads else "make it yours, or set HF_HOME to a folder of yours"
+        return NotAvailable(f"the {'folder' if heads else 'cache'} {place} cannot hold {name}: {_line(error)}", hint)
     return NotAvailable(text, f"{AGAIN}; HF_HUB_DISABLE_XET=1 fetches over plain HTTP")
 
 

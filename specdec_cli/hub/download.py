@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from specdec_cli.core.progress import OnStep, Step, unseen
 from specdec_cli.core.readfile import read_file
 from specdec_cli.hub.cache import cache_folder, repository, require_digest
 from specdec_cli.hub.cached import Problem, RemoteFile, is_compared, stored, write_record
-from specdec_cli.hub.client import as_user_error, library
+from specdec_cli.hub.client import ELSEWHERE, as_user_error, library
 from specdec_cli.hub.snapshot import HubSnapshot
 
 # The library drops a connection after about a minute without data, so a part this old belongs to no running download.
@@ -87,19 +87,21 @@ def fetch(snapshot: HubSnapshot, progress: OnBytes = silent) -> Path:
 def check_space(snapshots: Iterable[HubSnapshot]) -> None:
     """Check that the missing files of these snapshots fit on the disk. Raises: DoesNotFit, with both numbers."""
     needed = {(snapshot.name, snapshot.commit): snapshot.download_bytes for snapshot in snapshots}
-    free = free_bytes()
-    if sum(needed.values()) > free:
-        names = " and ".join(name for name, _ in needed)
-        verb = "needs" if len(needed) == 1 else "need"
-        raise DoesNotFit(
-            f"{names} {verb} {size(sum(needed.values()))}, and the disk of {cache_folder()} has {size(free)} free",
-            "free some space (specdec rm NAME), or set HF_HOME to a folder on a bigger disk",
-        )
+    require_space([name for name, _ in needed], sum(needed.values()))
 
 
-def free_bytes() -> int:
-    """Free space on the disk of the cache, which need not exist yet."""
-    folder = cache_folder().expanduser().absolute()
+def require_space(names: Sequence[str], needed_bytes: int, heads: Path | None = None) -> None:
+    """Check that so much fits on the disk of the cache, or of the folder of `heads`. Raises: DoesNotFit."""
+    if needed_bytes > (free := free_bytes(heads)):
+        needs = f"{' and '.join(names)} {'needs' if len(names) == 1 else 'need'} {size(needed_bytes)}"
+        place = heads or cache_folder()
+        text = f"{needs}, and the disk of {place} has {size(free)} free"
+        raise DoesNotFit(text, f"free some space (specdec rm NAME){'' if heads else ELSEWHERE}")
+
+
+def free_bytes(folder: Path | None = None) -> int:
+    """Free space on the disk of `folder`, None: of the cache, which need not exist yet."""
+    folder = (folder or cache_folder()).expanduser().absolute()
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).free
@@ -198,6 +200,10 @@ def _bar_class(file: RemoteFile, progress: OnBytes) -> Any:
 def _sweep(name: str) -> None:
     """Remove the parts of killed downloads: each has a name of its own, so no later download reuses it."""
     for path in repository(name).glob("blobs/*.incomplete"):
-        # A pull beside this one may just have moved its part to its place.
-        if path.is_file() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS:
+        if path.is_file() and is_abandoned(path):
             path.unlink(missing_ok=True)
+
+
+def is_abandoned(path: Path) -> bool:
+    """Whether no running download writes to this part, which it may move to its place at any moment."""
+    return path.exists() and time.time() - path.stat().st_mtime > ABANDONED_SECONDS

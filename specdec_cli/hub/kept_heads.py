@@ -24,7 +24,7 @@ from specdec_cli.core.safetensors import MOST_HEADER_BYTES, Header, Stored, pars
 from specdec_cli.hub.cache import HEAD_CONFIG, HEAD_SOURCE, HEAD_WEIGHTS, head_folder
 from specdec_cli.hub.cached import RemoteFile, digest_of, remove_head
 from specdec_cli.hub.client import as_user_error, library
-from specdec_cli.hub.download import OnBytes, silent
+from specdec_cli.hub.download import OnBytes, is_abandoned, silent
 from specdec_cli.hub.snapshot import HubSnapshot
 
 DAMAGED = "the repository's files are damaged, or a proxy alters what comes through it"
@@ -102,7 +102,10 @@ def keep_head(
     """
     place = head_folder(snapshot.name)
     draft = place.with_name(f".{place.name}.{uuid.uuid4().hex[:8]}")
-    with as_user_error(snapshot.name):
+    with as_user_error(snapshot.name, place.parent):
+        for left in place.parent.glob(f".*.{8 * '[0-9a-f]'}"):  # by a killed pull
+            if all(map(is_abandoned, [*left.glob("*"), left])):
+                shutil.rmtree(left, ignore_errors=True)
         draft.mkdir(parents=True)
         try:
             _fetch_tensors(snapshot, tensors, draft / HEAD_WEIGHTS, layout, progress)

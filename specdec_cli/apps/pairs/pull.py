@@ -88,6 +88,7 @@ def _keep_head(draft: DraftHead, origin: HubSnapshot, yes: bool) -> None:
     size_bytes = sum(stored.size_bytes for stored in tensors)
     of = f"{count(len(tensors), 'tensor')} of {size(origin.weight_bytes)} of {name}"
     say(f"to download: {size(size_bytes)}, {of}")
+    hub.require_space([name], size_bytes, hub.heads_folder())
     ask(f"download {size(size_bytes)}?", yes, usual=True)
     with awake(), downloading(sys.stderr, size_bytes) as report:
         hub.keep_head(origin, draft.config, tensors, "pt" if draft.head.zero_centred else "mlx", report)

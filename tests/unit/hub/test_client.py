@@ -91,6 +91,19 @@ def test_a_failure_has_a_kind_and_two_lines(cache, error, kind, message, hint):
     assert "\n" not in found.value.message + found.value.hint
 
 
+@pytest.mark.parametrize(
+    ("code", "kind", "message"),
+    [
+        (errno.ENOSPC, DoesNotFit, "the disk of /heads is full, and org/tiny is incomplete"),
+        (errno.EROFS, NotAvailable, "the folder /heads cannot hold org/tiny: [Errno 30] no"),
+    ],
+)
+def test_a_head_is_on_the_disk_of_heads(cache, code, kind, message):
+    """The disk of the cache was blamed, and HF_HOME named, which moves no head."""
+    found = explain(OSError(code, "no"), NAME, Path("/heads"))
+    assert (type(found), found.message, "HF_HOME" in found.hint) == (kind, message, False)
+
+
 def test_the_real_reason_is_shown_in_one_short_line_without_a_password(cache):
     error = errors.LocalEntryNotFoundError("check your connection")
     error.__cause__ = httpx.ConnectError("\n\n proxy http://me:secret@p:80 said " + "no " * 200 + "\nand more")

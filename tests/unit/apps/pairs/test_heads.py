@@ -8,10 +8,14 @@ import pytest
 from fakes.counting import HEAD_CONFIG, counting_tensors
 from fakes.counting import head_or_trunk as part
 from fakes.raw_qwen import write_checkpoint
+from specdec_cli.apps.pairs.pull import _keep_head
+from specdec_cli.core.errors import DoesNotFit
 from specdec_cli.engine.heads.mtp import QWEN_BUILD, Build
+from specdec_cli.hub import HubSnapshot, heads_folder
 from specdec_cli.models import heads
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head, is_for_a_head, is_head_only, read_head
+from specdec_cli.pairs.files import DraftHead
 
 
 @pytest.mark.slow
@@ -70,3 +74,11 @@ def test_check_says_what_it_is_and_takes(specdec, counting_folders, gemma_folder
         assert (found["kind"], found["tensors"]) == (kind, tensors)
     code, out, _ = specdec("check", "--target", target, "--draft", head)
     assert code == 0 and "assistant: 28 tensors, 325 kB" in out
+
+
+def test_a_head_must_fit_on_the_disk_of_heads(counting_folders, monkeypatch):
+    """It was fetched until that disk was full."""
+    monkeypatch.setattr("specdec_cli.hub.download.free_bytes", lambda folder: 5 if folder == heads_folder() else 10**12)
+    draft = DraftHead(read_head(counting_folders[1], "m"))
+    with pytest.raises(DoesNotFit, match=rf"^org/t needs 60 kB, and the disk of {heads_folder()} has 5 B free"):
+        _keep_head(draft, HubSnapshot("org/t", 40 * "a", ()), yes=True)

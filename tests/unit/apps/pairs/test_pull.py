@@ -6,6 +6,7 @@ What each says and fetches of pairs of every kind is recorded (`golden/test_hub`
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import threading
@@ -264,7 +265,12 @@ def kept(world):
 def test_a_changed_commit_brings_the_new_head_and_check_needs_no_tensor(headed):
     assert headed("check", "counting").code == 0
     assert not kept(headed).exists()
+    killed, running = (kept(headed) / f".{ORIGINAL.replace('/', '--')}.{8 * digit}" for digit in "ab")
+    for folder in (killed, running):
+        folder.mkdir(parents=True)
+    os.utime(killed, (0, 0))
     assert headed(*PULL).code == 0
+    assert (killed.exists(), running.rmdir()) == (False, None)
     (before,) = headed.hub.repos[ORIGINAL]
     headed.hub.commit(ORIGINAL, original() | {"README.json": b"{}"})
     assert headed(*PULL).code == 0
