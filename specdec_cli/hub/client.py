@@ -241,6 +241,6 @@ def settings() -> Iterator[tuple[str, str, str]]:
     source = next(filter(os.environ.get, TOKENS), kept)
     sent = f"from {source}; goes to {endpoint()} and to no other host" if source else "only open models can be fetched"
     yield "HF_TOKEN", "present" if source else "none", sent
-    for variable in ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "HF_HUB_DISABLE_XET"):
+    for variable in ("HF_HOME", "HF_HUB_CACHE", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_HUB_DISABLE_XET"):
         if os.environ.get(variable):
             yield variable, os.environ[variable], "set in the environment"

@@ -77,9 +77,10 @@ def findable(pair: Pair) -> Pair:
     return replace(pair, target=target, draft=draft, target_adapter=adapter, draft_adapter=draft_adapter)
 
 
-def network_forbidden() -> bool:
-    """Whether HF_HUB_OFFLINE is set."""
-    return os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE")
+def network_forbidden() -> str:
+    """The variable that forbids the network, by huggingface_hub's reading; empty where none does."""
+    name = next(filter(os.environ.get, ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")), "")
+    return name if os.environ.get(name, "").upper() in ("1", "ON", "YES", "TRUE") else ""
 
 
 def missing(pair: Pair) -> NotAvailable | None:

@@ -356,9 +356,10 @@ def explain_offline(offline: bool) -> Iterator[None]:
     try:
         yield
     except NotAvailable as error:
-        if not (can_be_pulled(error) and (offline or network_forbidden())):
+        by = network_forbidden()
+        if not (can_be_pulled(error) and (offline or by)):
             raise
-        by, hint = "HF_HUB_OFFLINE", "unset HF_HUB_OFFLINE"
+        hint = f"unset {by}"
         if offline:
             by, hint = "--offline", "leave out --offline, or unset SPECDEC_OFFLINE"
         raise type(error)(f"{error.message}, and {by} forbids asking the Hub", hint) from error

@@ -24,7 +24,8 @@ KNOWN = Registry({"small": SMALL, "big": BIG}, None)
 @pytest.fixture(autouse=True)
 def _memory(monkeypatch, machine_says):
     machine_says(16 * GB)
-    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def test_a_size_comes_from_the_disk_then_models_toml(monkeypatch):
