@@ -19,8 +19,9 @@ from specdec_cli.pairs.registry import load_registry, packaged_file, user_file
 from specdec_cli.system.config import config_file
 from specdec_cli.system.machine import physical_bytes
 
-# "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else.
-WEIGHTS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])", re.I)
+# "8B", "0.6B", "135M"; the "A3B" of a mixture's active weights and the "e2b" of an effective size say something else,
+# and so do the "17B" before "-16E", which are experts, and the "1B" of "1B-7B".
+WEIGHTS = re.compile(r"(?<![a-z0-9.])(\d+(?:\.\d+)?)([bm])(?![a-z0-9])(?!-\d+[eb](?![a-z0-9]))", re.I)
 HEAD_ALONE = re.compile(r"-MTP-\d+-?bit$|-assistant(?:-|$)", re.I)  # its name states the target's parameters
 BITS = re.compile(r"(?<![a-z0-9])(?:(\d+)-?bit|(?:mx|nv)?fp(\d+)|[bf]f?(16)|q(\d+))(?![a-z0-9])", re.I)
 

@@ -125,6 +125,8 @@ def test_a_pair_is_verified_where_its_entry_says_so_or_the_hub_knows_none_of_it(
         ("mlx-community/Qwen3-8B-4bit", 4_500_000_000),
         ("HuggingFaceTB/SmolLM-135M-Instruct", 270_000_000),
         ("org/Qwen3-30B-A3B-8bit", 31_875_000_000),
+        ("mlx-community/Llama-4-Scout-17B-16E-Instruct-4bit", None),  # its active weights were taken for all
+        ("allenai/OLMoE-1B-7B-0924", 14_000_000_000),
         ("mlx-community/gemma-4-e2b-it-4bit", None),
         ("mlx-community/Qwen3.6-27B-MTP-4bit", None),
         ("mlx-community/gemma-4-31B-it-assistant-bf16", None),
