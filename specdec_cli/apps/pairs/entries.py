@@ -12,7 +12,7 @@ from specdec_cli.apps.pairs.download import checking
 from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.command.command import ask, say
 from specdec_cli.command.options import StoredOptions
-from specdec_cli.core.errors import DoesNotFit, NotAvailable, SpecdecError, UsageError
+from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
 from specdec_cli.core.format import size
 from specdec_cli.core.kinds import HEAD
 from specdec_cli.core.readfile import expanded
@@ -140,12 +140,7 @@ def _bring(pair: Pair, yes: bool) -> None:
 
     total = catalog.size_bytes(pair)
     ask(f"{pair.name} is not here{f' ({size(total)})' if total else ''}. Pull it now?", yes)
-    try:
-        pull(pair, yes=True)
-    except DoesNotFit as error:
-        name = shlex.quote(pair.name)
-        hint = f"use a smaller pair; or specdec pull {name} --force, then specdec pairs use {name}"
-        raise DoesNotFit(error.message, hint) from error
+    pull(pair, yes=True, remedies=frozenset())
 
 
 def remove(name: str, yes: bool) -> None:

@@ -38,14 +38,16 @@ def pull(
     verify: bool = False,
     force: bool = False,
     offline: bool = False,
+    remedies: frozenset[str] = frozenset({"--max-context", "--force"}),
 ) -> None:
     """Check `pair`, then download what is missing of it, after a question. The first pair pulled becomes the default.
 
+    A refusal names no options but `remedies`.
     Raises: NotAvailable, Refused, DoesNotFit, SpecdecError for a no; with `force` memory does not stop it, disk does.
     """
     with checking(pair.name) as report:
         files = find(PairSpec.of(pair), weights="headers", offline=offline, report=report)
-    found = judge(Fit.of(files, remedies=frozenset({"--max-context", "--force"})), context_tokens)
+    found = judge(Fit.of(files, remedies=remedies), context_tokens)
     print_checks(sys.stderr, found)
     for obstacle in found.obstacles:
         if not (force and isinstance(obstacle, DoesNotFit)):

@@ -13,7 +13,7 @@ import tokenizers
 from fakes.models import TINY, tiny_folder
 from specdec_cli import hub
 from specdec_cli.apps.pairs.pull import plan_removal
-from specdec_cli.core.errors import NotAvailable
+from specdec_cli.core.errors import DoesNotFit, NotAvailable
 from specdec_cli.hub import Removal
 from specdec_cli.pairs.pair import Pair, Registry
 from specdec_cli.pairs.registry import load_registry, packaged_file, read_registry
@@ -52,6 +52,13 @@ def test_pairs_use_pulls_what_is_not_here_if_it_may(specdec, monkeypatch):
     monkeypatch.setattr("specdec_cli.apps.pairs.pull.pull", lambda pair, **_: pulled.append(pair.name))
     assert specdec("pairs", "use", "llama-3b", "--yes") == (0, "", "llama-3b is now the default pair\n")
     assert pulled == ["llama-3b"]
+
+    def full(pair, **options):
+        raise DoesNotFit(str(options["remedies"]), "free some space")
+
+    # A full disk was told to use --force, which does not help.
+    monkeypatch.setattr("specdec_cli.apps.pairs.pull.pull", full)
+    assert specdec.refused("pairs", "use", "llama-3b", "--yes") == (5, "frozenset()", "free some space")
 
 
 def test_a_folder_is_kept_by_its_whole_path(specdec, tiny_pair, monkeypatch):

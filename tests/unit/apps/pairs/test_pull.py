@@ -52,6 +52,7 @@ def test_pull_prints_the_verdict_before_any_weight_and_makes_the_first_pair_the_
 def test_what_no_disk_holds_is_refused_though_forced_before_the_weights(world):
     (commit,) = world.hub.repos[BIG].values()
     commit["model.safetensors"] = Blob("model.safetensors", Claimed(b"x"))
+    assert world("pairs", "use", "tiny", "--yes").errors()[1] == "try a smaller model or a lower quantization"
     forced = world("pull", "tiny", "--force")
     assert (forced.code, world.weight_bytes_sent()) == (5, 0)
     assert "continuing although org/big and org/small need 10000.0 GB at 256 tokens of context; " in forced.err
