@@ -94,6 +94,8 @@ BESIDE = re.compile(
     r"(?:^|\.)(?:mtp|nextn|eagle|medusa|visual|(?:embed_)?(?:vision|audio)|image|multi_modal|mm)(?:_\w+)?\."
     r"|rotary_emb\.inv_freq$"
 )
+# Models whose tower of pictures mlx-lm loads where the configuration has one.
+KEEPS_TOWER = frozenset({"muse_spark"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,7 @@ def find_weights(folder: Path, config: Mapping[str, Any], shards: object) -> Wei
     missing = named - {path.name for path in found}
     own = tuple(path for path in found if path.name in named)
     if own and missing:
-        layers = config["text_config"] if isinstance(config.get("text_config"), Mapping) else config
-        needed = {_bare(t) for t, f in placed.items() if f in missing and not is_beside(t, layers)}
+        needed = {_bare(t) for t, f in placed.items() if f in missing and not is_beside(t, config)}
         own = next((files for files in (own, found) if needed <= _held(files)), ())
     if missing and not own and (len(missing) < len(named) or not found):
         return Weights((), f"{len(missing)} of {count(len(named), 'weight file')}", tuple(sorted(missing)))
@@ -142,6 +143,10 @@ def _bare(tensor: str) -> str:
 
 
 def is_beside(tensor: str, config: Mapping[str, Any]) -> bool:
-    """Whether it belongs to a head or a tower, not to the language model with the layers that `config` states."""
-    layer, layers = LAYER.match(_bare(tensor)), config.get("num_hidden_layers")
+    """Whether it belongs to a head or a tower that mlx-lm drops, not to the language model that `config` describes."""
+    text = config.get("text_config")
+    layers = (text if isinstance(text, Mapping) else config).get("num_hidden_layers")
+    if "vision_" in tensor and config.get("vision_config") and config.get("model_type") in KEEPS_TOWER:
+        return False
+    layer = LAYER.match(_bare(tensor))
     return bool(BESIDE.search(tensor) or (layer and isinstance(layers, int) and 0 < layers <= int(layer[1])))

@@ -183,7 +183,7 @@ class Checkpoint:
         """
         wide, fp8 = self.declared_dtype == "float32", 2 if self.unpacks_fp8 else 1
         tensors = (tensor for header in headers for tensor in header.tensors.values())
-        needed = (one for one in tensors if not is_beside(one.name, self.text_config))
+        needed = (one for one in tensors if not is_beside(one.name, self.config))
         sizes = ((one, one.size_bytes * (fp8 if one.dtype.startswith("F8_") else 1)) for one in needed)
         return sum(4 * math.prod(one.shape) if wide else size for one, size in sizes)
 

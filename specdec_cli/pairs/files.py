@@ -249,7 +249,7 @@ def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
     """As in ModelFiles, by the headers of those files that hold any of it, as far as these can be read."""
     language, shards = checkpoint.text_config, jsonfile.read_or_empty(checkpoint.folder / INDEX).get("weight_map")
     if isinstance(shards, dict):
-        holding = {str(file) for tensor, file in shards.items() if is_beside(tensor, language)}
+        holding = {str(file) for tensor, file in shards.items() if is_beside(tensor, checkpoint.config)}
     elif language is not checkpoint.config or any(language.get(key) for key in ANNOUNCING):
         holding = {file.path for file in snapshot.files if file.is_weights}
     else:
@@ -260,7 +260,7 @@ def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
     with suppress(NotAvailable):
         headers = [*map(read_header, filter(Path.is_file, files)), *hub.remote_headers(snapshot, away).values()]
         tensors = [tensor for header in headers for tensor in header.tensors.values()]
-        return sum(tensor.size_bytes for tensor in tensors if is_beside(tensor.name, language))
+        return sum(tensor.size_bytes for tensor in tensors if is_beside(tensor.name, checkpoint.config))
     return 0
 
 
