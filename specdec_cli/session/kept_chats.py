@@ -80,7 +80,7 @@ def delete(paths: Sequence[Path]) -> dict[Path, str]:
     """
     remove_chats([path.stem for path in paths])
     stay = _unlinked(paths)
-    drafts = kept_folder().glob("*.jsonl?*")
+    drafts = kept_folder().glob("*.jsonl" + 8 * "[a-z0-9_]")  # by mkstemp
     ours = (path for path in drafts if not path.with_name(path.name.partition(".jsonl")[0] + ".jsonl").exists())
     return stay | _unlinked(ours)
 

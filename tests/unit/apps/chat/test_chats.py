@@ -214,7 +214,7 @@ def test_delete_all_goes_on_and_names_what_stayed(three):
     for day, folder in enumerate(stays, 2):
         (folder / "inside").mkdir(parents=True)
         os.utime(folder, (time.mktime((2021, 1, day, 12, 0, 0, 0, 0, -1)),) * 2)
-    (left := kept_folder() / "gone.jsonl9").mkdir()  # and one of what kills left
+    (left := kept_folder() / "gone.jsonl9_abcdef").mkdir()  # and one of what kills left
     code, _, err = three("chats", "delete", "--all", "--yes")
     assert code == 1 and "deleted 3 chats" in err and "error: not deleted: " in err
     assert all(f"{path} (" in err for path in (*stays, left)) and err.splitlines()[-1].startswith("hint: ")
@@ -317,11 +317,12 @@ def test_delete_takes_what_a_kill_left_and_nothing_of_other_chats(keeping):
     ran(keeping(), "hello")
     ran(keeping(), "other")
     here, other = kept_chats()
-    drafts = [path.with_name(f"{path.name}x_1") for path in (here, other, here.with_name("never.jsonl"))]
-    for draft in drafts:
-        draft.write_text("half")
+    drafts = [path.with_name(f"{path.name}x_1abcde") for path in (here, other, here.with_name("never.jsonl"))]
+    own = [kept_folder() / name for name in ("x.jsonl.gz", "notes.jsonl.bak", "a.jsonl2")]  # these went with it
+    for path in (*drafts, *own):
+        path.write_text("half")
     delete([here])
-    assert sorted(kept_folder().iterdir()) == sorted([other, drafts[1]])
+    assert sorted(kept_folder().iterdir()) == sorted([other, drafts[1], *own])
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
