@@ -63,12 +63,12 @@ def read_or_empty(path: Path) -> dict[str, Any]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all; the mode of an older file stays. Raises: OSError."""
+    """Write `text` to `path`, whole or not at all; the mode of a file that holds anything stays. Raises: OSError."""
     descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=path.name)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
-        if path.exists():
+        if path.exists() and path.stat().st_size:
             shutil.copymode(path, draft)
         Path(draft).replace(path)
     finally:

@@ -71,11 +71,17 @@ TURNS = (
 SAVED = Transcript(Conversation("be kind", TURNS), "abc", {"pair": "tiny"})
 
 
-def test_what_was_saved_loads_as_the_same_conversation_and_a_later_save_replaces_it(tmp_path):
+@pytest.mark.parametrize("empty", [False, True])
+def test_what_was_saved_loads_as_the_same_conversation_and_a_later_save_replaces_it(tmp_path, empty):
+    """An empty file gave its mode to the conversation, which all could read."""
     path = tmp_path / "chat.jsonl"
+    if empty:
+        path.touch(0o644)
     save(path, SAVED)
     assert load(path) == SAVED and stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.chmod(0o640)  # by its owner
     save(path, Transcript(Conversation(None, TURNS[:1]), "abc"))
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert len(path.read_text().splitlines()) == 3 and list(tmp_path.iterdir()) == [path]
 
 
