@@ -186,7 +186,7 @@ def test_parts_of_downloads_under_way_stay_and_those_of_killed_ones_go(cache):
 
 
 def test_two_models_that_fit_only_one_by_one_are_refused_together(cache, monkeypatch):
-    monkeypatch.setattr(download, "free_bytes", lambda: 100)
+    monkeypatch.setattr(download, "free_bytes", lambda folder: 100)
     first, second = (SimpleNamespace(name=name, commit="c", download_bytes=60) for name in ("org/a", "org/b"))
     download.check_space([first])
     download.check_space([second, second])  # one and the same
