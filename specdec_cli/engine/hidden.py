@@ -107,7 +107,9 @@ def find_output_head(network: nn.Module, name: str) -> OutputHead:
     """
     modules = {path.rpartition(".")[2]: module for path, module in network.named_modules()}
     caps = [vars(module).get("final_logit_softcapping") for module in network.modules()]
-    embedding, tokens = modules.get("embed_tokens"), mx.arange(1, 1 + TRIED_TOKENS)[None]
+    tables = [one for one in network.modules() if isinstance(one, (nn.Embedding, nn.QuantizedEmbedding))]
+    embedding = modules.get("embed_tokens") or max(tables, key=lambda one: len(one.weight), default=None)
+    tokens = mx.arange(1, 1 + TRIED_TOKENS)[None]
     for module, method in ((modules.get("lm_head"), "__call__"), (embedding, "as_linear")):
         read: list[mx.array] = []
 

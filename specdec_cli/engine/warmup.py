@@ -89,9 +89,11 @@ def warm_up_network(checkpoint: Checkpoint) -> None:
     network.update(tree_map(mx.zeros_like, network.parameters()))
     network.set_dtype(computed)
     for _, module in network.named_modules():
-        for method in ("__call__", "as_linear"):
-            if hasattr(module, "to_quantized") and hasattr(module, method):  # it holds a matrix
-                hook(module, _zeros, method)
+        # Experts hold several, and bitnet's and Hadamard's cannot be quantized once more.
+        if hasattr(module, "to_quantized") or ("weight" in module and module.weight.ndim == 2):
+            for method in ("__call__", "as_linear"):
+                if hasattr(module, method):
+                    hook(module, _zeros, method)
     cache = make_prompt_cache(network)
     for rows in (2, 1):
         device.wait(network(mx.zeros((1, rows), mx.int32), cache=cache))
@@ -130,7 +132,7 @@ def _small(matrix: Packed) -> Packed:
 def _zeros(module: nn.Module, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Zeros like the product, which is never computed, and so allocates no matrix; they come after the inputs."""
     inputs = [value for value in args if isinstance(value, mx.array)]
-    return mx.depends(mx.zeros_like(original(module, *args, **kwargs)), inputs)
+    return tree_map(lambda output: mx.depends(mx.zeros_like(output), inputs), original(module, *args, **kwargs))
 
 
 @contextmanager

@@ -133,7 +133,7 @@ def install_recorder(network: nn.Module, readers: Sequence[nn.Module]) -> Record
     object.__setattr__(network, "_specdec_recorder", recorder)
     for reader in readers:
         for module in reader.modules():
-            if isinstance(module, ANSWERED):
+            if isinstance(module, ANSWERED) or "scales" in module:  # Hadamard's are a type of their own
                 hook(module, recorder.project)
         hook(reader, recorder.run)
     return recorder

@@ -49,6 +49,13 @@ def test_scores_of_what_the_head_reads_are_the_logits(name):
     assert output.hidden.shape[1] == head.hidden_size and head.embed(mx.array([3, 4])).shape[0] == 2
 
 
+@pytest.mark.parametrize("name", ["nemotron_h", "mamba2", "rwkv7", "qwen", "openelm"])
+def test_the_embedding_is_found_by_what_it_is(name):
+    """It was looked for by one name, and Medusa heads, which read no token, were refused without it."""
+    head = find_output_head(tiny(architectures()[name], 1), name)
+    assert head.embed(mx.array([3, 4])).shape == (2, head.hidden_size)
+
+
 @pytest.mark.parametrize("name", ["gemma4", "gemma4_text", "gemma2"])
 def test_capped_scores_are_the_logits_where_the_network_caps_them(name):
     model = CachedModel(tiny(architectures()[name], 1), name)

@@ -129,7 +129,17 @@ def test_a_row_of_each_stored_type_is_looked_up(monkeypatch, tmp_path, tensors, 
 def test_a_warm_up_makes_none_of_the_networks_matrices(tmp_path):
     """Neither those of its layers, nor an embedding that is the output head as well: 60 MB in all."""
     sizes = {"vocab_size": 20_000, "hidden_size": 512, "intermediate_size": 4096, "tie_word_embeddings": True}
-    checkpoint = stored(tmp_path, "qwen3", PACKED, **sizes)
+    assert_none_is_made(stored(tmp_path, "qwen3", PACKED, **sizes))
+
+
+def test_a_warm_up_makes_no_matrices_of_hadamard_s(tmp_path):
+    """They cannot be quantized once more, by which matrices were known, and were all multiplied."""
+    text = architectures()["prism_hadamard_qwen35"].config["text_config"]
+    wide = text | {"hidden_size": 1024, "intermediate_size": 16_384}
+    assert_none_is_made(stored(tmp_path, "prism_hadamard_qwen35", PACKED, text_config=wide))
+
+
+def assert_none_is_made(checkpoint):
     before = mx.get_active_memory()
     mx.reset_peak_memory()
     warm_up_network(checkpoint)

@@ -138,7 +138,7 @@ def test_code_that_auto_map_names_neither_runs_nor_refuses(folder, tmp_path, fil
         ({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}, 512),
         ({"type": "yarn", "factor": 4.0}, 640),
         ({"rope_type": "linear", "factor": 2}, 320),
-        ({"rope_type": "dynamic", "factor": 2.0}, 320),
+        ({"rope_type": "dynamic", "factor": 2.0}, 160),
         ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 128}, 160),
         ({"rope_type": "longrope", "factor": 8.0, "long_factor": [1.0]}, 160),
         ({"rope_type": "yarn", "factor": 0.25, "original_max_position_embeddings": 128}, 160),
