@@ -195,8 +195,8 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 # Kinds of rope whose configuration states the length before they stretch it by `factor`; the others state what it is
-# stretched to (transformers, modeling_rope_utils.py). Not "dynamic": behind the stated length mlx-lm gives every row of a
-# pass the base of the last one (rope_utils.py), so that a draft would change the words.
+# stretched to (transformers, modeling_rope_utils.py). Not "dynamic": behind the stated length mlx-lm gives every row of
+# a pass the base of the last one (rope_utils.py), so that a draft would change the words.
 STRETCHING = ("yarn", "linear")
 # Models that state the stretched length beside a linear rope.
 STRETCHED = "gemma3"

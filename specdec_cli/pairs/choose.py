@@ -88,7 +88,8 @@ def with_draft(
     Several that are here are offered. `models` are those that are here, looked for where they are not given; `report`
     hears how many were compared.
     """
-    listed = next((p for p in known.pairs.values() if hub.same_model(p.target, pair.target) and p.draft), None)
+    target = from_anywhere(pair.target)  # as pairs are kept, which is seldom as it was typed
+    listed = next((p for p in known.pairs.values() if hub.same_model(p.target, target) and p.draft), None)
     if listed is not None and (not here or is_downloaded(listed.draft, listed.draft_revision)):
         measured = {name: getattr(listed, name) for name in ("draft", "draft_revision", *OF_BOTH)}
         why = f"draft {listed.draft}: pair {listed.name} lists it for this target"

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Protocol, TextIO
 
 import platformdirs
@@ -76,9 +77,14 @@ def servers_folder() -> Path:
 
 
 def new_log(port: int) -> Path:
-    """Where the log of a server begins that runs in the background; of the oldest ones some give way."""
+    """Where the log of a server begins that runs in the background; of the oldest ones some give way.
+
+    Raises: OSError where the server could not be seen: there would be no end of waiting for it.
+    """
     folder = servers_folder()
     folder.mkdir(parents=True, exist_ok=True)
+    with TemporaryFile(dir=folder) as file:
+        file.write(bytes(FILE_BYTES))
     logs = [path for path in folder.glob("*.log") if path.is_file()]
     for path in sorted(logs, key=lambda path: path.stat().st_mtime, reverse=True)[MOST_LOGS - 1 :]:
         for old in (path, path.with_suffix(OLDER)):

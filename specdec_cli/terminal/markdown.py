@@ -11,8 +11,9 @@ import re
 from typing import ClassVar, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.segment import Segment, Segments
+from rich.table import Table
 from rich.text import Text
 
 from specdec_cli.terminal.terminal import can_draw, is_terminal, make_console, safe, terminal_size
@@ -74,10 +75,22 @@ class _Code(CodeBlock):
         yield Text(str(self.text).rstrip(), "cyan", overflow="fold")
 
 
+class _Table(TableElement):
+    """A table whose cells show their whole words, as an address or the name of a variable."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for table in super().__rich_console__(console, options):
+            if isinstance(table, Table):
+                for column in table.columns:
+                    column.overflow = "fold"
+            yield table
+
+
 class _Document(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _LeftHeading,
         "fence": _Code,
         "code_block": _Code,
+        "table_open": _Table,
     }

@@ -183,9 +183,9 @@ def _answers(found: PairVerdict) -> list[tuple[str, str]]:
 def _memory_table(found: PairVerdict) -> Table:
     fit = found.memory
     table = Table(box=box.SIMPLE_HEAD, title_style="dim", pad_edge=False)
-    table.add_column("memory")  # it folds where there is little room, and the figures stay whole
+    table.add_column("memory", min_width=8)  # it folds where there is little room, and the headings
     for heading in ("weights", f"caches at {fit.tokens}", "sum"):
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", overflow="fold")
     roles = ("target", "head") if found.head else ROLES
     for role, model in zip(roles, fit.footprints, strict=False):
         parts = model.weight_bytes, model.cache_bytes, model.weight_bytes + model.cache_bytes

@@ -18,7 +18,7 @@ from specdec_cli.command.command import grouped, notify
 from specdec_cli.command.load import AnswerSettings, specify, without_reason
 from specdec_cli.command.options import ModelOptions
 from specdec_cli.command.values import parse_idle, parse_size
-from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError
+from specdec_cli.core.errors import NotAvailable, SpecdecError, UsageError, not_written
 from specdec_cli.core.format import duration, size
 from specdec_cli.core.kinds import drafter_at
 from specdec_cli.core.readfile import read_file
@@ -224,7 +224,13 @@ def start_in_background(port: int, *, shown: bool, plain: bool) -> None:
 
     Raises: SpecdecError, or typer.Exit once the error of a server that ended instead was repeated.
     """
-    log = servers.new_log(port)
+    try:
+        log = servers.new_log(port)
+    except OSError as error:
+        message = f"{servers.servers_folder()} cannot be written: {error.strerror}"
+        raise not_written(
+            error, message, "check its permissions, or leave --detach out", "free some space first"
+        ) from error
     command = [sys.executable, "-P", "-m", "specdec_cli", *(word for word in sys.argv[1:] if word != "--detach")]
     with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a") as file:
         servers.bound_log(file)

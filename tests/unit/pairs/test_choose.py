@@ -266,3 +266,15 @@ def test_a_target_alone_takes_all_that_its_listed_pair_says(monkeypatch, tmp_pat
     assert found.drafter == listed.drafter == "auto"
     for name in ("draft", "k", "drafter", "draft_context", "stop_repetition"):
         assert getattr(found.pair, name) == getattr(listed.pair, name), name
+
+
+@pytest.mark.parametrize("typed", ["big", "./big/", "{}/big/"])
+def test_a_folder_is_that_of_its_pair_however_it_is_typed(monkeypatch, tmp_path, typed):
+    """With the slash that Tab writes, or from beside it, the target lost its draft."""
+    for name in ("big", "small"):
+        (tmp_path / name).mkdir()
+    models = tmp_path / "models.toml"
+    models.write_text(f'schema_version = 1\n[pairs.mine]\ntarget = "{tmp_path}/big"\ndraft = "{tmp_path}/small"\n')
+    monkeypatch.setenv("SPECDEC_MODELS", str(models))
+    monkeypatch.chdir(tmp_path)
+    assert choose(None, typed.format(tmp_path), None).pair.draft == f"{tmp_path}/small"

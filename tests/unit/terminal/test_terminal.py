@@ -169,6 +169,13 @@ def test_tables_code_and_headings_are_rendered_from_the_left_edge():
     ]
 
 
+def test_a_table_shows_whole_words_where_there_is_little_room(monkeypatch):
+    """Addresses and names of variables ended in an ellipsis, and nobody could type them."""
+    monkeypatch.setenv("COLUMNS", "30")
+    out = shown("| a | b |\n|---|---|\n| SPECDEC_CACHE_BYTES | https://arxiv.org/abs/2401.10774 |\n", Terminal())
+    assert "…" not in out and "/2401.10774" in out.replace("\n", "").replace(" ", "")
+
+
 def test_a_wide_terminal_does_not_make_long_lines(monkeypatch):
     monkeypatch.setenv("COLUMNS", "300")
     assert max(map(len, shown("word " * 200, Terminal()).splitlines())) == WIDEST

@@ -185,6 +185,15 @@ def test_with_few_files_it_starts_and_a_crowd_that_says_nothing_keeps_nobody_out
     assert (process.returncode, out, err) == (130, "", "")
 
 
+def test_a_server_that_nobody_could_see_is_not_started(specdec):
+    """On a full disk it served, its file could not be written, and the command waited for that without an end."""
+    folder = servers.servers_folder()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.write_text("")
+    hint = "check its permissions, or leave --detach out"
+    assert specdec.refused("serve", "-p", "demo", "--detach") == (1, f"{folder} cannot be written: File exists", hint)
+
+
 @pytest.mark.slow
 @pytest.mark.macos
 def test_a_server_in_the_background_answers_once_it_is_started_and_ends_when_told():
