@@ -18,8 +18,7 @@ from typer.core import TyperGroup
 from specdec_cli.command.table import OF_A_PAIR, SETTINGS, is_setting, moved
 from specdec_cli.command.values import parse_idle, parse_size
 from specdec_cli.core.errors import UsageError
-from specdec_cli.core.kinds import DRAFTERS
-from specdec_cli.core.request import BOUNDS, effective, flag, one_name, parse_bias, parse_draft_context, parse_k
+from specdec_cli.core.request import BOUNDS, effective, flag, parse_bias, parse_draft_context, parse_k
 from specdec_cli.core.tomlfile import TomlFile
 from specdec_cli.pairs.pair import nearest
 from specdec_cli.system.config import (
@@ -37,7 +36,6 @@ KINDS = {"": bool, "N": int, "T": float, "P": float, "X": float}
 CHECKS: Mapping[str, Callable[[Any], object]] = {
     "k": parse_k,
     "draft_context": parse_draft_context,
-    "drafter": one_name("--drafter", tuple(DRAFTERS)),
     "logit_bias": lambda value: parse_bias(value.split()),
     "idle_unload": parse_idle,
     "cache_disk": partial(parse_size, "--cache-disk"),

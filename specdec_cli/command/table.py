@@ -154,7 +154,7 @@ class Row:
 
     def parameter(self, **more: Any) -> Any:
         """What Typer reads beside the type."""
-        complete = complete_from(self.names) if self.names else self.complete
+        complete = self.complete or (complete_from(self.names) if self.names else None)
         more = {"callback": self.checks, "autocompletion": complete, "metavar": self.metavar or None, **more}
         if not self.flags:
             return typer.Argument(help=self.help, **more)
@@ -275,7 +275,7 @@ TABLE: Mapping[str, tuple[Row, ...]] = {
             more=f"Numbers, ranges, auto; at most {MAX_K}. 0, the baseline, is always there.", of="bench", name="k"),
         Row("--drafter NAME", f"One of {named(kind.name for kind in CHOSEN)}", "DRAFTER",
             "; ".join(f"{kind.name}: {kind.about}" for kind in CHOSEN) + ".", DEFAULT_DRAFTER,
-            complete=complete_from([kind.name for kind in CHOSEN])),
+            names=tuple(DRAFTERS), complete=complete_from([kind.name for kind in CHOSEN])),
         Row("--drafter NAME", f"Any of {named(CONTENDERS)}", more="Repeatable.", default=MODEL.name,
             complete=complete_from(CONTENDERS), name="drafters"),
         Row("--rule NAME", "How a draft is accepted", "RULE",
