@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specdec_cli.core.errors import SpecdecError, UsageError, reason
+from specdec_cli.core.errors import SpecdecError, UsageError, not_written, reason
 from specdec_cli.core.jsonfile import locked, replace_text
 from specdec_cli.core.readfile import read_file
 from specdec_cli.core.textfile import decode_text
@@ -82,6 +82,7 @@ def edit_toml(path: Path, new: str) -> Iterator[TOMLDocument]:
             f"{path} is being changed by another specdec", "wait for it, then run the same command again"
         ) from error
     except OSError as error:
-        raise SpecdecError(f"{path} cannot be written: {error.strerror}", "check the folder's permissions") from error
+        told = f"{path} cannot be written: {error.strerror}"
+        raise not_written(error, told, "check the folder's permissions", "free some space first") from error
     except (TOMLKitError, RecursionError, UnicodeEncodeError) as error:
         raise UsageError(f"{path} cannot be changed: {reason(error)}", f"edit {path} yourself") from error

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from itertools import pairwise
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -11,6 +14,7 @@ import typer
 from specdec_cli import main
 from specdec_cli.apps.config.command import KINDS, read_settings
 from specdec_cli.command.table import SETTINGS, is_setting
+from specdec_cli.core import tomlfile
 from specdec_cli.core.errors import UsageError
 from specdec_cli.system.config import model_folders
 from specdec_cli.terminal import display
@@ -205,6 +209,17 @@ def test_set_changes_its_line_and_no_other(specdec, words, old, new):
     said = f"removed {words[0]} from" if len(words) < 2 else f"set {words[0]} to {value} in"
     assert err == f"{said} {specdec.config}\n"
     read_settings()
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "hint"),
+    [(errno.ENOSPC, 5, "free some space first"), (errno.EACCES, 1, "check the folder's permissions")],
+)
+def test_a_full_disk_is_not_blamed_on_permissions(specdec, monkeypatch, number, code, hint):
+    monkeypatch.setattr(tomlfile, "replace_text", Mock(side_effect=OSError(number, os.strerror(number))))
+    for words in ("config set k 3", "pairs use demo"):
+        found, *said = specdec.refused(*words.split())
+        assert (found, said[1]) == (code, hint) and said[0].endswith(os.strerror(number)), words
 
 
 def test_folders_are_kept_by_their_whole_paths_and_one_may_be_gone(specdec, tmp_path, monkeypatch):
