@@ -39,7 +39,10 @@ CHECKS: Mapping[str, Callable[[Any], object]] = {
     "logit_bias": lambda value: parse_bias(value.split()),
     "idle_unload": parse_idle,
     "cache_disk": partial(parse_size, "--cache-disk"),
-    **{flag(one).replace("-", "_"): partial(lambda name, value: effective({}, {name: value}), one) for one in BOUNDS},
+    **{
+        flag(one).replace("-", "_"): partial(lambda name, value: effective({}, {name: value}, "--"), one)
+        for one in BOUNDS
+    },
 }
 
 

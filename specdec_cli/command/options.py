@@ -155,7 +155,7 @@ class SamplingOptions:
     def values(self) -> dict[str, float | None]:
         """The flags by the names of `request.BOUNDS`. Raises: UsageError for one out of its bounds."""
         found = {name: getattr(self, {"temperature": "temp"}.get(name, name)) for name in BOUNDS}
-        effective({}, found)
+        effective({}, found, "--")
         return found
 
     def bias(self) -> tuple[tuple[int, float], ...]:

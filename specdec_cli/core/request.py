@@ -62,11 +62,6 @@ class Constraint:
         """What a person calls it."""
         return {"schema": "schema", "regex": "regular expression", "grammar": "grammar"}[self.kind]
 
-    @property
-    def flag(self) -> str:
-        """The option that gives it."""
-        return f"--{self.kind}"
-
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -224,16 +219,16 @@ def defaults(config: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def effective(config: Mapping[str, Any], given: Mapping[str, float | None]) -> dict[str, float]:
-    """Every sampling value by name: the flags `given`, else the model's defaults, else off.
+def effective(config: Mapping[str, Any], given: Mapping[str, float | None], typed: str = "") -> dict[str, float]:
+    """Every sampling value by name: those `given`, else the model's defaults, else off.
 
-    Raises: UsageError for a flag out of its bounds.
+    Raises: UsageError for one out of its bounds; it was `typed` behind that and as its option is spelled, if any was.
     """
     for name, value in given.items():
         one_name("sampling", tuple(BOUNDS))(name)
         if value is not None and not _within(name, value):
-            low, high, off = BOUNDS[name]
-            raise UsageError(f"--{flag(name)} {value} is outside {low:g} to {high:g}", f"off is --{flag(name)} {off:g}")
+            (low, high, off), option = BOUNDS[name], f"{typed}{flag(name)}" if typed else name
+            raise UsageError(f"{option} {value} is outside {low:g} to {high:g}", f"off is {option} {off:g}")
     off_values = {name: off for name, (_, _, off) in BOUNDS.items()}
     return off_values | defaults(config) | {name: value for name, value in given.items() if value is not None}
 
@@ -283,14 +278,14 @@ def within(option: str, low: int, high: int | None = None) -> Callable[[int | No
     return check
 
 
-def parse_k(value: str | None) -> K | None:
-    """What -k was given. Raises: UsageError for anything but `auto` and a whole number within bounds."""
+def parse_k(value: str | None, option: str = "-k") -> K | None:
+    """What `option` was given. Raises: UsageError for anything but `auto` and a whole number within bounds."""
     if value is None or value == "auto":
         return None if value is None else "auto"
     try:
-        return within("-k", 0, MAX_K)(int(value))
+        return within(option, 0, MAX_K)(int(value))
     except ValueError as error:
-        raise UsageError(f"-k {value} is neither a whole number nor auto", "for example: -k 4") from error
+        raise UsageError(f"{option} {value} is neither a whole number nor auto", f"for example: {option} 4") from error
 
 
 def parse_draft_context(value: str | None) -> DraftContext | None:

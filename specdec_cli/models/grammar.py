@@ -331,7 +331,7 @@ class Vocabulary:
         if reason := reason or _impossible(matcher, constraint, self._tokenizer.tokenize_str(before)):
             raise UsageError(
                 f"this {constraint.noun} cannot be enforced: {one_line(reason)}",
-                f"change it, or leave {constraint.flag} out",
+                "change it, or leave it out",
             )
         return matcher
 
@@ -394,8 +394,8 @@ def require_uncut(constraint: Constraint, stops: Sequence[str], thinks: bool = F
     for stop in stops:
         if thinks or constraint.kind != "schema" or not any(letter < " " for letter in stop):
             raise UsageError(
-                f"--stop {stop!r} could cut an answer that must match a {constraint.noun}",
-                f"leave out --stop or {constraint.flag}",
+                f"the stop text {stop!r} could cut an answer that must match a {constraint.noun}",
+                "leave one of them out",
             )
 
 

@@ -446,7 +446,7 @@ class Reply:
         request, constraint, matcher = self.request, self.request.constraint, None
         if constraint is not None:
             if request.ignore_eos:
-                raise UsageError(f"ignore_eos goes on where {constraint.flag} ends", "leave one of them out")
+                raise UsageError(f"ignore_eos goes on where the {constraint.noun} ends", "leave one of them out")
             thinking = None if constraint.whole else self.pair.tokenizer.thinking(self.prompt)
             require_uncut(constraint, request.stop, thinks=thinking is not None)
             matcher = self.pair.vocabulary().matcher(constraint, thinking)
@@ -467,7 +467,7 @@ class Reply:
         never = [token for token, value in request.logit_bias if value < LEAST_FLOAT32]
         if never and (shape := request.constraint) is not None:
             raise UsageError(
-                f"logit_bias {never[0]}=-inf beside {shape.flag} may rule out all that the {shape.noun} allows",
+                f"logit_bias {never[0]}=-inf beside a {shape.noun} may rule out all that it allows",
                 f"make it finite: {never[0]}=-100",
             )
         return sampling_of(self.pair.generation_config, request)

@@ -46,7 +46,7 @@ def audit(
     from specdec_cli.terminal.display import print_json
     from specdec_cli.terminal.panel.status import StatusLine
 
-    effective({}, {"temperature": temp})
+    effective({}, {"temperature": temp}, "--")
     if gap is not None and not gap >= 0.0:
         raise UsageError(f"--gap {gap} is below 0", "0 counts exact ties only")
     ks = None if k is None else parse_ks(k)

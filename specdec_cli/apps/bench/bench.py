@@ -87,7 +87,7 @@ def _request(models: ContenderOptions, options: BenchOptions) -> tuple[BenchRequ
     drafters = tuple(dict.fromkeys(map(one_name("--drafter", CONTENDERS), options.drafters or [MODEL.name])))
     temperatures = tuple(dict.fromkeys(options.temps or (0.0,)))
     for temperature in temperatures:
-        effective({}, {"temperature": temperature})
+        effective({}, {"temperature": temperature}, "--")
     require_writable("--export", options.export or (), tuple(page.WRITERS))
     if options.prompts is not None and options.kinds is not None:
         problem = f"--prompts {options.prompts} and --kinds {options.kinds} both choose the prompts"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.kinds import K, rule_names
-from specdec_cli.core.request import BOUNDS, Request, effective, flag, off, one_name, parse_k, within
+from specdec_cli.core.request import BOUNDS, Request, effective, flag, nearest, off, one_name, parse_k, within
 from specdec_cli.core.template import NO_VALUES, TemplateValues
 from specdec_cli.pairs.pair import Pair
 from specdec_cli.session.conversation import OVERFLOWS, Overflow
@@ -60,7 +61,10 @@ class ChatSettings:
 
         Raises: UsageError for an unknown name and for a value out of bounds.
         """
-        one_name("/set", NAMES)(name)
+        if name not in NAMES:
+            close = nearest(name, NAMES)
+            hint = f"the nearest: /set {close} {value}" if close else f"names: {', '.join(NAMES)}"
+            raise UsageError(f"/set has no {name}", hint)
         if name in SAMPLING:
             return self.asking(sampling={**self.request.sampling, SAMPLING[name]: _sampling(name, value)})
         field, parsed = name.replace("-", "_"), _PARSERS[name](value)
@@ -71,11 +75,12 @@ def _sampling(name: str, value: str) -> float | None:
     if value == DEFAULT:
         return None
     known = SAMPLING[name]
+    kind, what = (int, "a whole number") if isinstance(off(known), int) else (float, "a number")
     try:
-        number = int(value) if isinstance(off(known), int) else float(value)
+        number = kind(value)
     except ValueError as error:
-        raise UsageError(f"/set {name} {value} is not a number", f"off is /set {name} {off(known):g}") from error
-    return effective({}, {known: number})[known]
+        raise UsageError(f"/set {name} {value} is not {what}", f"off is /set {name} {off(known):g}") from error
+    return effective({}, {known: number}, "/set ")[known]
 
 
 def _whole(name: str, low: int, none: str = "") -> Callable[[str], int | None]:
@@ -97,7 +102,7 @@ def _stops(value: str) -> tuple[str, ...]:
 
 
 _PARSERS: Mapping[str, Callable[[str], Any]] = {
-    "k": parse_k,
+    "k": partial(parse_k, option="/k"),
     "max-tokens": _whole("max-tokens", 1),
     "max-context": _whole("max-context", 1, DEFAULT),
     "seed": _whole("seed", 0, "off"),
