@@ -106,7 +106,7 @@ def talk(
 
 def disk_cache(asked: str | None, display: DisplayOptions) -> DiskCache | None:
     """Where what is read is kept, in the size that was `asked` for, else the usual one. Raises: UsageError."""
-    most_bytes = usual_bytes() if asked is None else parse_size("cache_disk", asked)
+    most_bytes = usual_bytes() if asked is None else parse_size("--cache-disk", asked)
 
     def tell(sentence: str) -> None:
         if display.notices:
