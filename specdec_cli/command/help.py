@@ -53,6 +53,8 @@ def command_at(root: typer.Context, names: list[str], documents: Mapping[str, Pa
     context = root
     for depth, name in enumerate(names):
         known = context.command.commands if isinstance(context.command, TyperGroup) else {}
+        if context is root and name in documents and name not in known:
+            raise unknown([name], names[1], (), {})  # nothing is below a document
         if name not in known:
             raise unknown(names[:depth], name, tuple(known), documents if context is root else {})
         context = typer.Context(known[name], info_name=name, parent=context)
@@ -64,7 +66,8 @@ def unknown(path: list[str], name: str, commands: tuple[str, ...], documents: Ma
     close = nearest(PurePath(name).name, (*commands, *documents))
     told = Counter({topic: file.read_text("utf-8").lower().count(name.lower()) for topic, file in documents.items()})
     topics = [topic for topic, times in told.most_common(3) if times and name.strip()]
-    hint = f"the nearest: specdec help {' '.join([*path, close])}" if close else "specdec help lists all topics"
+    nearby = " ".join([*path, close]).strip()
+    hint = f"the nearest: specdec help {nearby}" if nearby else "specdec help lists all topics"
     if topics and not close:
         others = f"; see also {' and '.join(topics[1:])}" if topics[1:] else ""
         hint = f"specdec help {topics[0]} tells of it{others}"
