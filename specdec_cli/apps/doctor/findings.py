@@ -105,6 +105,8 @@ def _storage() -> Finding:
 
 # Where Typer installs the completion of each shell.
 COMPLETIONS = (".bash_completions/specdec.sh", ".zfunc/_specdec", ".config/fish/completions/specdec.fish")
+# A bash whose ~/.bashrc still reads the removed file begins with an error.
+READ_BY_BASH = "; sed -i.bak /bash_completions.specdec/d ~/.bashrc"
 
 
 def places() -> Iterator[tuple[str, list[Path], str]]:
@@ -133,7 +135,9 @@ def kept_here() -> list[Row]:
         if command and there:
             found.append((name, size(sum(map(_bytes, there))), f"{command} (in {_short(there[0].parent)})"))
         elif there:
-            found += [(name, size(_bytes(path)), f"rm {'-r ' * path.is_dir()}{_short(path)}") for path in there]
+            for path in there:
+                also = READ_BY_BASH * (path == Path.home() / COMPLETIONS[0])
+                found.append((name, size(_bytes(path)), f"rm {'-r ' * path.is_dir()}{_short(path)}{also}"))
     return found
 
 

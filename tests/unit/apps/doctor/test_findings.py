@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import platformdirs
 import pytest
+from typer._completion_shared import install_bash
 
 from specdec_cli.apps.doctor import findings as doctor
 from specdec_cli.apps.doctor.findings import kept_here, places
@@ -177,6 +179,18 @@ def test_what_is_there_has_its_size_and_the_command_that_removes_it(home, specde
     assert all(Path(path).expanduser().exists() for path in removed)
     shown = specdec("doctor")[1]
     assert "kept here\tsize\tremoved by\n" in shown and "chats\t1 kB\tspecdec chats delete --all" in shown
+
+
+@pytest.mark.slow
+def test_the_completion_is_removed_from_bash_with_the_line_that_reads_it(home):
+    """Every new bash said that there is no such file."""
+    install_bash(prog_name="specdec", complete_var="_SPECDEC_COMPLETE", shell="bash")
+    bashrc = home / ".bashrc"
+    bashrc.write_text(f"# mine\n{bashrc.read_text()}alias s=specdec\n")
+    ((_, command),) = [row[1:] for row in kept_here() if row[0] == "completion"]
+    subprocess.run(["bash", "-c", command], check=True)
+    assert bashrc.read_text().split("\n") == ["# mine", "", "alias s=specdec", ""]
+    assert "completion" not in {name for name, *_ in kept_here()}
 
 
 def test_what_was_read_is_told_with_its_size_and_one_command_removes_it(home, specdec):
