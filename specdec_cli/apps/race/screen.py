@@ -201,7 +201,7 @@ def ratio_style(finish: RaceFinish | None) -> str:
 
 
 def verdict(finish: RaceFinish) -> list[str]:
-    """The last words: same text or where they part, the ratio with both times, passes."""
+    """The last words: same text or where they part, the ratio with both times, and passes for as many tokens."""
     found, (plain, drafted) = finish.measured, finish.passes
     if found is None:
         return ["nothing was written"]
@@ -210,7 +210,7 @@ def verdict(finish: RaceFinish) -> list[str]:
     some = "" if found.tokens == max(finish.tokens) else f" for the first {count(found.tokens, 'token')}"
     passes = f"{count(drafted, 'target pass')} for {count(finish.tokens[1], 'token')}, against {plain}"
     parted = finish.divergence and parting(finish.divergence)
-    return [parted or same, f"{ratio(finish)}: {times}{some}", passes]
+    return [parted or same, f"{ratio(finish)}: {times}{some}", *[passes] * (len({*finish.tokens}) == 1)]
 
 
 def parting(found: Divergence) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fakes.racing import RAW, lane_steps, scripted
 from fakes.ui_script import START
 from specdec_cli.apps.race.events import DRAFTED, LANES, PLAIN, LaneStep, RaceStart, RaceState
-from specdec_cli.apps.race.screen import GUESSED, OWN, RaceView, frame_rows, headline, live_race, race_display
+from specdec_cli.apps.race.screen import GUESSED, OWN, RaceView, frame_rows, headline, live_race, race_display, verdict
 from specdec_cli.core.events import Finish, Prefill, Reading
 from specdec_cli.terminal.panel import status
 
@@ -119,6 +119,14 @@ def test_of_a_race_that_was_interrupted_neither_lane_was_done_first():
     begun = [step for name in LANES for step in lane_steps(name, [["a"]] * 8) if not step.done]
     rows = frame_rows(shown([RAW, *begun, *(LaneStep(name, cut, 0.14, True) for name in LANES)]), 80, 24)
     assert not any("tokens" in row.plain and ("✓" in row.plain or "─" not in row.plain) for row in rows[1:3])
+
+
+def test_passes_are_compared_for_as_many_tokens_only():
+    """17 target passes for 39 tokens were compared with the 18 for 18 of a plain lane that was interrupted."""
+    *_, told = verdict(done := EVENTS[-1])
+    assert told.endswith(f"for {done.tokens[0]} tokens, against {done.passes[0]}")
+    cut = verdict(replace(done, reason="interrupted", tokens=(18, 39), passes=(18, 17)))
+    assert len(cut) == 2 and not any("pass" in line for line in cut)
 
 
 @pytest.mark.parametrize("width", [60, 120])
