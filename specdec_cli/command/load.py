@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from specdec_cli.command.command import notify
+from specdec_cli.command.config import is_on_the_line
 from specdec_cli.command.options import AnswerOptions, ModelOptions, SamplingOptions, ShapeOptions
 from specdec_cli.core.kinds import NONE, K, drafter_at
 from specdec_cli.core.request import Request, parse_draft_context, parse_k
@@ -16,6 +17,8 @@ from specdec_cli.core.template import TemplateValues
 from specdec_cli.pairs.pair import DEMO
 
 if TYPE_CHECKING:
+    import typer
+
     from specdec_cli.pairs.pair import PairSpec
     from specdec_cli.session.session import Session
     from specdec_cli.terminal.panel.status import StatusLine
@@ -66,6 +69,13 @@ def warn_of_unread(values: TemplateValues, session: Session, *, shown: bool, pla
     if shown and values.unread_by(session.pair.tokenizer.template_names):
         name = session.pair.names[0]
         print_notice(sys.stderr, f"--think has no effect: {name}'s template reads nothing of it", plain)
+
+
+def warn_of_unsent(context: typer.Context, *, shown: bool, plain: bool) -> None:
+    """Say what of the line has no effect where a text is continued as it is; nothing unless `shown`."""
+    for name in ("system", "think"):
+        if shown and is_on_the_line(context, name):
+            notify(f"--{name} has no effect: under --raw no template is used", plain)
 
 
 def warn_of_unused_k(models: ModelOptions, k: K | None, *, shown: bool, plain: bool) -> None:

@@ -23,6 +23,7 @@ from specdec_cli.command.load import (
     introduce_demo,
     load_session,
     specify,
+    warn_of_unsent,
     warn_of_unused_k,
     without_reason,
 )
@@ -52,6 +53,7 @@ specdec race -k 0 'Hi'   plain against plain: what chance alone does"""
 @grouped
 def race(
     *,
+    context: typer.Context,
     prompt: str | None = None,
     models: ModelOptions,
     answer: AnswerOptions = AnswerOptions(max_tokens=256),  # noqa: B008 - frozen
@@ -71,6 +73,8 @@ def race(
     same_text(asked.asked, sampling.temp or 0.0)  # refused before anything is loaded
     require_writable("--export", export or (), (".svg",))
     text = read_prompt(prompt, command="specdec race")
+    if raw:
+        warn_of_unsent(context, shown=not (quiet or json), plain=plain)
     events = run_race(models, asked, text, raw, answer.system, json=json, quiet=quiet, plain=plain)
     for file in export or ():
         from specdec_cli.apps.race.screen import race_picture

@@ -21,6 +21,7 @@ from specdec_cli.command.load import (
     load_session,
     specify,
     warn_of_unread,
+    warn_of_unsent,
     warn_of_unused_k,
     without_reason,
 )
@@ -97,7 +98,10 @@ def run(
         if display.verbose:
             notify(f"loaded in {time.monotonic() - began:.1f} s", display.plain)
         ids = session.pair.text_tokens(text) if raw else session.pair.chat_tokens(text, answer.system, asked.template)
-        warn_of_unread(asked.template, session, **said)
+        if raw:
+            warn_of_unsent(context, **said)
+        else:
+            warn_of_unread(asked.template, session, **said)
         introduce_demo(spec.pair.name, **said)
         if watched:
             _warn_of_reference_blas(display.plain)

@@ -212,6 +212,18 @@ def test_a_draft_length_beside_nobody_who_drafts_is_told(plainly):
         assert "no effect" not in plainly("-n", "2", *quiet)
 
 
+@pytest.mark.parametrize("command", ["run", "race"])
+def test_what_a_template_would_have_got_is_told_where_none_is_used(specdec, tiny_pair, monkeypatch, command):
+    """The system message was dropped without a word; one of a variable is for other lines."""
+    named = (command, "--target", tiny_pair[0], "--draft", tiny_pair[1], "--raw", "-n", "2", "def f")
+    for option, value in (("system", "You are terse."), ("think", "on")):
+        told = f"--{option} has no effect: under --raw no template is used\n"
+        assert specdec(*named, f"--{option}", value)[2].count(told) == 1
+        assert "no effect" not in specdec(*named, "-q", f"--{option}", value)[2]
+    monkeypatch.setenv("SPECDEC_SYSTEM", "You are terse.")
+    assert "no effect" not in specdec(*named)[2]
+
+
 def test_no_rate_is_told_of_fewer_than_five_tokens(plainly):
     """`2 tokens in 2 passes · 1293 tok/s`."""
     assert "tok/s" not in plainly("-n", "4") and " tok/s" in plainly("-n", "5")
