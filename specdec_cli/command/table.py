@@ -390,7 +390,8 @@ def require_values(arguments: Sequence[str]) -> None:
 
     Raises: UsageError.
     """
-    rows = [row for row in ROWS.values() if row.metavar and row.name != "system"]
+    own = [row for row in ROWS.values() if not row.of or {*arguments[:1]} & {*row.of.split()}]
+    rows = [row for row in own if row.metavar and row.name != "system"]
     metavars = {flag: row.metavar for row in rows for flag in row.flags}
     words = takewhile(lambda word: word != "--", arguments)
     for word, after in pairwise([*words, "the end"]):
