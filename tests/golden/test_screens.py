@@ -26,7 +26,9 @@ from specdec_cli.apps.pairs.screen import print_pairs
 from specdec_cli.apps.race.events import DRAFTED, LaneSeconds, RaceFinish
 from specdec_cli.apps.race.screen import RaceView, frame_rows, race_display, verdict
 from specdec_cli.core.events import Finish, Prefill
+from specdec_cli.core.gain import Gain
 from specdec_cli.core.kinds import FORCED, UNTRIED
+from specdec_cli.core.stats import Stats
 from specdec_cli.measure.divergence import Audit, Divergence, Finding, Token
 from specdec_cli.measure.rounding import Changes, LeadChange, Rounding, SeveralRows
 from specdec_cli.models.vocab import VocabVerdict
@@ -165,6 +167,8 @@ SHAPED = {
     "max_tokens": 5,
     "stats": {"accepted_by": {FORCED.name: 3}},
 }
+FORMED = (drafted(0, [], 0, "{"), drafted(1, ["ada", "x"], 1, '", '), drafted(2, ['"', "a"], 2, ' "', FORCED.name))
+LOOKED_UP = measured((drafted(3, ["a"], 1, "b", "ngram"),), Gain(0.82, 0.7, 0.9, 0.71, 0.66, 0.78))
 READ = Prefill(1234, 1200, 0.1)
 SUMMARIES = {
     # The bug: four lines after every piped run, and "47 target passes instead of 100".
@@ -255,6 +259,11 @@ SCREENS = {
     "panel: running, the newest rounds a row each and the verdict": frame(folded(measured(ROUNDS[:4], GAIN))),
     "panel: of plain decoding the target's words alone": frame(PLAIN, 60),
     "panel: an adaptive reply that never drafted says why": frame(undrafted().apply(Finish("stop", "x", (), "", {}))),
+    "panel: nothing came": frame(folded(()).apply(Finish("interrupted", "", (), "", Stats().to_dict())), 80, LOWEST),
+    "panel: a loss of looking up": frame(folded(LOOKED_UP, replace(START, drafter="ngram")), 80, LOWEST),
+    "panel: too few rounds": frame(folded().apply(finish(plain_step_seconds=None)), 80, LOWEST),
+    "panel: a shape": frame(folded(FORMED, replace(START, constraint="schema")), 80, 12),
+    "panel: several machines": frame(folded(ROUNDS, replace(START, **SHARED)), 80, LOWEST),
     **{
         f"panel: in {width} columns and few rows, one line": frame(folded(measured(ROUNDS, GAIN)), width, LOWEST - 1)
         for width in (80, 60, 50, 36, 6)

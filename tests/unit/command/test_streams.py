@@ -52,8 +52,10 @@ def test_a_full_disk_under_stdout_is_said_with_exit_code_5():
 
 
 @needs_full_disk
-def test_a_trace_on_a_full_disk_leaves_the_answer_whole():
-    done = shell("specdec run -p demo -q -n 8 -k 0 --temp 0 --trace /dev/full 'def f'")
+@pytest.mark.parametrize("line", ["specdec run 'def f'", "printf 'def f\\nand\\n' | specdec chat"])
+def test_a_trace_on_a_full_disk_leaves_the_answer_whole_and_is_said_once(line):
+    """A chat ended with `OSError` and exit 1."""
+    done = shell(f"{line} -p demo -q -n 8 -k 0 --temp 0 --trace /dev/full")
     assert done.returncode == 5 and done.stdout.strip()
     assert "--trace /dev/full ends here" in two_lines(done)
 

@@ -16,15 +16,17 @@ from fakes.bench import sample_result
 from golden.test_screens import audit, pairs
 from specdec_cli.apps.bench.report import reports
 from specdec_cli.apps.bench.screen import print_bench
+from specdec_cli.apps.chat.screen import as_markdown, print_chats
 from specdec_cli.core.judged import TokenKind
 from specdec_cli.measure.divergence import Divergence, Token
 from specdec_cli.pairs.pair import Pair, PairRow
 from specdec_cli.system.machine import MachineState
 from specdec_cli.terminal import export
-from specdec_cli.terminal.display import print_columns, print_line
+from specdec_cli.terminal.display import print_columns, print_line, print_question
 from specdec_cli.terminal.html import Markup, element, fill, joined, markup
 from specdec_cli.terminal.panel.answer import ANSWER_STYLES
 from specdec_cli.terminal.panel.rounds import STYLES
+from specdec_cli.terminal.summary import columns
 from specdec_cli.terminal.terminal import make_console
 
 EVIL = "a\x1b]0;title\x07\x9b2J\x1b[2Jname"
@@ -45,6 +47,10 @@ SCREENS = {
     "pairs": pairs(*ROWS, every=True),
     "a line": lambda out: print_line(out, EVIL),
     "columns": lambda out: print_columns(out, [("chip", "Apple M4", "fast"), ("path", EVIL, "")]),
+    "a table": lambda out: make_console(out, plain=True).print(columns([("path", EVIL, "x")])),
+    "chats": lambda out: print_chats(out, [("1", "03 Jan 2021", EVIL, "1", EVIL)]),
+    "a chat": lambda out: out.write(as_markdown(EVIL, EVIL, [(EVIL, EVIL)])),
+    "a question": lambda out: print_question(out, EVIL),
 }
 
 

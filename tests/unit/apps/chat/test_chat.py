@@ -21,8 +21,8 @@ from fakes.hub_cache import COMMIT, NAME, OTHER_COMMIT, place
 from specdec_cli.apps.chat import talk
 from specdec_cli.apps.chat.chat import Chat, Loaded
 from specdec_cli.apps.chat.commands import run_command
-from specdec_cli.apps.chat.screen import ChatScreen, toolbar
-from specdec_cli.apps.chat.talk import LineReader, is_open, spec_for, unfenced
+from specdec_cli.apps.chat.screen import toolbar
+from specdec_cli.apps.chat.talk import LineReader, spec_for
 from specdec_cli.command.load import AnswerSettings
 from specdec_cli.command.options import AnswerOptions, DisplayOptions, ModelOptions, SamplingOptions
 from specdec_cli.core.errors import NotAvailable, UsageError
@@ -35,7 +35,6 @@ from specdec_cli.session.session import Session
 from specdec_cli.session.signals import Presses
 from specdec_cli.session.slot import Slot
 from specdec_cli.session.transcript import Transcript
-from specdec_cli.terminal.display import TraceFile
 
 
 def test_a_saved_chat_writes_every_turn_and_clear_begins_another_file(opened, tmp_path):
@@ -347,14 +346,6 @@ def test_a_dumb_terminal_gets_a_prompt():
     assert prompt.getvalue() == "> … … > "
 
 
-@pytest.mark.parametrize(
-    ("text", "open_", "inner"),
-    [('"""a', True, "a"), ('"""', True, ""), ('"""a"""', False, "a"), ('a"""', False, 'a"""'), ('""""', True, '"')],
-)
-def test_fences_open_close_and_go(text, open_, inner):
-    assert (is_open(text), unfenced(text)) == (open_, inner)
-
-
 TOKENS = 1536
 
 
@@ -390,8 +381,6 @@ def test_a_pair_that_was_loaded_though_it_does_not_fit_is_not_refused_word_by_wo
     assert ran(chat_with(recorded(*pair), max_tokens=8), "hello")[0] == 0
 
 
-FULL = Path("/dev/full")
-needs_full_disk = pytest.mark.skipif(not FULL.exists(), reason="only Linux has a device that is always full")
 SECOND_TURN_FAILS = "{% if messages|length > 1 %}{{ 1 / 0 }}{% endif %}{{ messages[0].content }}"
 
 
@@ -418,19 +407,6 @@ def test_a_template_that_fails_on_the_second_turn_leaves_the_first_and_loads_no_
     assert code == 2 and "chat template refuses the messages user, assistant, user: division by zero" in err
     assert [turn.user for turn in opened[0].conversation.turns] == ["hello"] and err.count("division by zero") == 2
     assert opened[0].given == ["", "", "again", "", ""]
-
-
-@pytest.mark.slow
-@needs_full_disk
-def test_a_trace_on_a_full_disk_ends_with_one_line_and_the_replies_go_on(pair):
-    """It ended the chat with `OSError` and exit 1."""
-    chat, out, err = chat_with(recorded(*pair))
-    trace = TraceFile(FULL)
-    chat.screen = screen = ChatScreen(out, err, trace=trace)
-    ran((chat, out, err), "hello", "again")
-    trace.close()
-    assert len(chat.conversation.turns) == 2 and screen.trace_code == 5
-    assert err.getvalue().count("--trace /dev/full ends here, it cannot be written: No space left on device") == 1
 
 
 @pytest.mark.parametrize("error", [RecursionError("too deep"), OSError(28, "No space left")])

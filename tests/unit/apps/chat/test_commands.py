@@ -11,7 +11,7 @@ import pytest
 from fakes.chat import chat_with, ran, recorded
 from fakes.models import tiny_folder
 from specdec_cli.apps.chat.chat import Loaded
-from specdec_cli.apps.chat.commands import ALIASES, COMMANDS, Leave, run_command, stats_rows, suggestions
+from specdec_cli.apps.chat.commands import ALIASES, Leave, run_command, stats_rows, suggestions
 from specdec_cli.apps.chat.settings import ChatSettings
 from specdec_cli.core.errors import UsageError
 from specdec_cli.core.events import Round
@@ -22,26 +22,12 @@ from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.slot import Slot
 
 
-def test_every_command_is_in_the_help_and_helps_itself(opened):
-    run_command(opened[0], "/help")
-    assert all(command.name in opened[2].getvalue() and command.help for command in COMMANDS)
-
-
 def test_draft_off_is_plain_decoding_in_the_same_conversation(opened):
     chat, _, err = opened
     ran(opened, "hello", "/draft off", "again", "/draft on", "again")
     kinds = [turn.answer.facts["drafter"] for turn in chat.conversation.turns]
     assert kinds == ["model", "none", "model"]
     assert "nothing drafted" not in err.getvalue() and "the draft is off: plain decoding" in err.getvalue()
-
-
-def test_k_and_a_system_message_are_used(opened):
-    chat = opened[0]
-    run_command(chat, "/system be kind\nand brief")
-    assert chat.conversation.system == "be kind\nand brief" and chat.context_tokens
-    run_command(chat, "/k 2")
-    chat.ask("hello")
-    assert chat.conversation.turns[-1].answer.facts["k"] == 2
 
 
 def test_show_tells_settings_the_answer_and_all(opened):

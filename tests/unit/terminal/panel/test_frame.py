@@ -9,11 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from fakes.ui_script import GAIN, PREFILL, ROUNDS, START, WHY, drafted, finish, folded, measured, undrafted
+from fakes.ui_script import GAIN, PREFILL, ROUNDS, START, drafted, finish, folded, measured
 from specdec_cli.core.events import Finish, Reading
 from specdec_cli.core.gain import Gain
-from specdec_cli.core.kinds import FORCED
-from specdec_cli.core.stats import Stats
 from specdec_cli.terminal.panel.frame import LOWEST, render
 from specdec_cli.terminal.panel.rounds import RoundRows, round_rows
 from specdec_cli.terminal.panel.state import KEPT_ROUNDS, PanelState
@@ -25,48 +23,8 @@ def said(state: PanelState, width: int = 80, height: int = 24) -> str:
     return render(state, width, height).plain
 
 
-LOOKED_UP = (drafted(3, ["a"], 1, "b", "ngram"),)
-SHAPED = (drafted(0, [], 0, "{"), drafted(1, ["ada", "x"], 1, '", '), drafted(2, ['"', "a"], 2, ' "', FORCED.name))
 SHARED = replace(START, machine_bytes=(1_200_000_000, 1_200_100_000))
 SHORT = finish(plain_step_seconds=None)  # nothing to compare with
-LONG = replace(SHORT, stats={**SHORT.stats, "rounds": 40})
-# What stands in the frame of 80 columns, by state.
-WORDS = {
-    "nothing came": (
-        PanelState().apply(START).apply(Finish("interrupted", "", (), "", Stats().to_dict())),
-        ["│ nothing was generated  "],
-    ),
-    "a loss": (
-        folded(measured(ROUNDS, Gain(0.82, 0.7, 0.9, 0.71, 0.66, 0.78))),
-        [" slower, 0.82× (0.70–0.90) ─╮"],
-    ),
-    "too few rounds": (folded().apply(SHORT), [" not enough rounds to compare ─╮"]),
-    "many rounds without a figure": (folded().apply(LONG), [" cannot tell yet ─╮"]),
-    "running": (folded(), [" cannot tell yet ─╮"]),
-    "running without a draft": (
-        undrafted(),
-        ["╭─ demo · K auto · round 5 ─", f"├─ {WHY} ─", "nothing was drafted so far"],
-    ),
-    "a lookup": (
-        folded(LOOKED_UP, replace(START, drafter="ngram")),
-        ["╭─ demo · ngram · K 4 · round 4 ─", "│   4  ✓a "],
-    ),
-    "several drafters": (
-        folded(LOOKED_UP, replace(START, drafter="auto", k="auto")),
-        ["╭─ demo · K auto · round 4 ─", "│   4  ngram: ✓a "],
-    ),
-    "a shape": (
-        folded(SHAPED, replace(START, constraint="schema")),
-        ["╭─ demo · schema · K 4 · round 3 ─", "✓ada ✗x ", 'grammar: ✓" ✓a '],
-    ),
-    "several machines": (folded(ROUNDS, SHARED), ["╭─ demo · 2 machines · K 4 ", " 1.2 GB on each ─╯"]),
-}
-
-
-@pytest.mark.parametrize("state", WORDS)
-def test_a_state_is_told(state: str) -> None:
-    shown = said(WORDS[state][0])
-    assert all(words in shown for words in WORDS[state][1]), shown
 
 
 def test_nothing_is_claimed_where_nothing_was_measured() -> None:

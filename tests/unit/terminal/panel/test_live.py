@@ -169,14 +169,3 @@ def test_a_piped_answer_is_raw_and_the_panel_is_on_stderr_alone(terminal: Termin
     display.close()
     assert out.getvalue() == ANSWER + "\n"
     assert terminal.lines() == FINAL[2:]
-
-
-def test_a_model_cannot_reach_the_terminal_through_text_pieces_or_names(terminal: Terminal) -> None:
-    display = PanelDisplay(terminal.out, terminal.err, clock=Ticking(1.0), name="a\x1b]0;owned\x07b")
-    hostile = "\x1b]52;c;b3duZWQ=\x07\x9b5m[red]x[/red]\x1b[31;41m"
-    play(display, [START, PREFILL, drafted(0, [hostile, hostile], 1, hostile), finish()])
-    display.close()
-    text = "\n".join(terminal.lines())
-    for code in (b"\x1b]", b"\x07", b"\xc2\x9b", b"\x1b[5m", b"\x1b[31;41m"):
-        assert code not in terminal.written
-    assert "[red]x[/red][red]x[/red]" in text and "╭─ ab ·" in text
