@@ -137,6 +137,7 @@ HARMONY_SAID = {
         '<|channel|>commentary to=functions.get_weather<|message|>{"a": NaN}<|call|>',
         [text('{"a": NaN}')],
     ),
+    "harmony no object": ('<|channel|>commentary to=functions.get_weather<|message|>["a"]<|call|>', [text('["a"]')]),
     "harmony continued": ("plain words", [text("plain words")]),
 }
 
@@ -186,6 +187,14 @@ MARKED_SAID = {
     ),
     "pythonic open": (PYTHON, OPEN, [text(OPEN)]),
 }
+NO_MARKED = {
+    "list": "<tool_call>\n[1]\n</tool_call>",
+    "name": '<tool_call>{"name": 3}</tool_call>',
+    "number": '<tool_call>{"name": "run", "arguments": {"n": NaN}}</tool_call>',
+    "end": "a <tool_call",
+    "more": 'Look:\n<tool_call>\n{"name": "re',
+}
+MARKED_SAID |= {f"marked no {name}": (FORMS[json_tools], said, [text(said)]) for name, said in NO_MARKED.items()}
 for module, form in FORMS.items():
     name, end, broken = form.name, form.marks[1], f"{form.marks[0]}no{form.marks[1]}"
     run = call("run", cmd="ls", n="1" if module in (qwen3_coder, minimax_m2, minicpm5) else 1)

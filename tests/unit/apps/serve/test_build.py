@@ -114,16 +114,6 @@ def test_of_the_logs_of_many_ports_the_newest_stay():
     assert kept == {f"{port}{end}" for port in ports for end in (".log", servers.OLDER)}
 
 
-@pytest.mark.parametrize("key, who", [(False, "this machine only"), (True, "anyone with its key")])
-def test_the_first_lines_say_where_the_server_is_and_for_whom(key, who):
-    err = io.StringIO()
-    ServerLog(err, quiet=False, plain=True).started("demo", "http://127.0.0.1:8040", wants_key=key)
-    lines = err.getvalue().splitlines()
-    assert lines[0] == f"demo serves {who}. OpenAI clients use http://127.0.0.1:8040/v1;"
-    assert lines[1] == "Anthropic, Ollama and llama.cpp clients, and browsers, use http://127.0.0.1:8040"
-    assert all(len(line) <= 80 for line in lines)
-
-
 def test_the_last_line_counts_answers_of_which_a_request_may_have_several():
     """It said "5 requests" of three, one of which had `n: 3`."""
     err = io.StringIO()

@@ -31,23 +31,6 @@ def desk(pair, open_desk):
     return open_desk(pair)
 
 
-def test_the_machine_is_kept_awake_while_somebody_waits_for_an_answer_and_no_longer(pair, open_desk, monkeypatch):
-    states = []
-
-    @contextmanager
-    def watched():
-        states.append("awake")
-        yield
-        states.append("free")
-
-    monkeypatch.setattr(scheduler, "awake", watched)
-    desk = open_desk(pair)
-    client = Client(desk, job(ids(40)), lambda client, event: states.append("event")).wait()
-    desk.close()
-    assert [*dict.fromkeys(states)] == ["awake", "event", "free"] and states[-1] == "free"
-    assert states.count("event") == len(client.events)
-
-
 def test_the_machine_may_sleep_once_nobody_has_asked_for_a_while(pair, open_desk, monkeypatch):
     """A process was started for each answer, and waited for at its end."""
     states, free = [], threading.Event()

@@ -135,11 +135,6 @@ def test_quantized_caches_take_turns_and_health_says_so(tmp_path, open_desk):
     assert set(sizes(clients)) == {1} and "QuantizedKVCache" in status.turns and not status.sharing
 
 
-def test_who_has_no_room_side_by_side_takes_turns(pair, desk, monkeypatch):
-    monkeypatch.setattr(running, "MOST_GAPS", 1 << 40)
-    assert set(sizes(together(desk, plain_jobs(3, 20)))) == {1}
-
-
 def test_where_turns_with_drafts_give_more_nobody_shares_for_long(pair, desk, monkeypatch):
     """Shared passes are tried before they are judged."""
     monkeypatch.setattr(running, "COMPARED_TOKENS", 12)

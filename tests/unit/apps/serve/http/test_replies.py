@@ -13,7 +13,7 @@ from fakes.ui_script import drafted
 from specdec_cli.apps.serve.http.answer import ChatRequest
 from specdec_cli.apps.serve.http.app import ANSWERS, make_app
 from specdec_cli.apps.serve.http.dialect import Dialect
-from specdec_cli.apps.serve.http.errors import as_http_error, of_failure, to_json
+from specdec_cli.apps.serve.http.errors import as_http_error, of_failure
 from specdec_cli.core.errors import DoesNotFit, NotAvailable, Refused
 from specdec_cli.core.events import Failure
 from specdec_cli.core.request import Request
@@ -117,11 +117,6 @@ def test_a_stream_has_one_object_a_line_whatever_the_answer_holds(scripted, path
     lines = [line.removeprefix("data: ") for line in reply.text.splitlines() if not line.startswith("event: ")]
     said = "".join(text for line in lines if line not in ("", "[DONE]") for text in texts_of(json.loads(line)))
     assert len(ENDS) > 8 and all(end in said for end in ENDS)
-
-
-def test_json_is_one_line_and_says_the_same():
-    assert to_json([ENDED, "é"]).decode().splitlines() == [to_json([ENDED, "é"]).decode()]
-    assert json.loads(to_json([ENDED, "é"])) == [ENDED, "é"] and "é".encode() in to_json(["é"])
 
 
 async def called(app, method, path, body=b"", on_body=None):

@@ -1,27 +1,24 @@
-"""Calls of functions in every form of models: split out of the stream wherever its pieces end, told and taken back."""
+"""Calls of functions in every form of models: told as they come, and taken back."""
 
 import json
-import random
 from dataclasses import replace
 
 import anthropic
 import openai
 import pytest
-from anthropic import beta_tool
 from llguidance import LLMatcher, LLTokenizer
 
 import specdec_cli
 from fakes.call_models import KINDS, call_model, weigh
 from fakes.desk import by_letters
 from fakes.models import byte_tokenizer
-from fakes.server import LOCAL, serving
+from fakes.server import LOCAL
 from fakes.serving import model_of
 from specdec_cli.apps.serve.http.answer import ChatRequest, ServedAnswer
 from specdec_cli.apps.serve.http.tools import arguments_schema
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
 from specdec_cli.core.events import Finish, Round, RoundDone
 from specdec_cli.core.request import Request
-from specdec_cli.models.tool_calls import ToolCall
 
 PARAMETERS = {
     "type": "object",
@@ -40,62 +37,8 @@ def written(path, deep=True, name="read"):
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': {'path': path, 'deep': deep}})}\n</tool_call>"
 
 
-def split(model, text, sizes):
-    """(text, [(name, arguments)]) as the reader of calls gives them for `text` in pieces of these sizes."""
-    stream, said, calls = model.tokenizer.call_form.reader(TOOLS), "", []
-    at = 0
-    pieces = []
-    while at < len(text):
-        size = next(sizes)
-        pieces += stream.feed(text[at : at + size])
-        at += size
-    for piece in [*pieces, *stream.finish()]:
-        if isinstance(piece, ToolCall):
-            calls.append((piece.name, piece.arguments))
-        else:
-            assert piece[0] == "text" and piece[1]
-            said += piece[1]
-    return said, calls
-
-
 A, B = ("read", {"path": "a.py", "deep": True}), ("read", {"path": "b.py", "deep": False})
-END, CUT = "</tool_call>", '<tool_call>{"name": "re</tool_call>'
-
-
-def marked(path):
-    return "read", {"path": path, "deep": True}
-
-
-CASES = [
-    ("no call <tool> at all\n", ("no call <tool> at all\n", [])),
-    (written("a.py"), ("", [A])),
-    ("I look.\n\n" + written("a.py") + "\n" + written("b.py", False), ("I look.", [A, B])),
-    (written("a.py") + "\nDone. ", ("Done. ", [A])),
-    (f"So: {written('a.py')} Done.", ("So: Done.", [A])),
-    ("<tool_call>\nnot json\n</tool_call> so", ("<tool_call>\nnot json\n</tool_call> so", [])),
-    ("<tool_call>\n[1]\n</tool_call>", ("<tool_call>\n[1]\n</tool_call>", [])),
-    ('<tool_call>{"name": 3}</tool_call>', ('<tool_call>{"name": 3}</tool_call>', [])),
-    ('Look:\n<tool_call>\n{"name": "re', ('Look:\n<tool_call>\n{"name": "re', [])),
-    ("a <tool_call", ("a <tool_call", [])),
-    ("<tool_call>{broken</tool_call>\n" + written("a.py"), ("<tool_call>{broken</tool_call>", [A])),
-    # The end mark in a word, where it ended the call: it became text.
-    (f"So: {written(f'{END}, {END}')}\n{written('a.py')} Done.", ("So: Done.", [marked(f"{END}, {END}"), A])),
-    (written(END).removesuffix(f"\n{END}"), ("", [marked(END)])),
-    (CUT, (CUT, [])),
-    (f'{CUT} I read <tool_call>{{"a": "b{END}.', (f'{CUT} I read <tool_call>{{"a": "b{END}.', [])),
-    (f"{CUT} so\n{written('a.py')}", (f"{CUT} so", [A])),
-    (f"{CUT} so {written('a.py').removesuffix(END)}", (f"{CUT} so", [A])),
-    (f'<tool_call>["{END}"]{END} so', (f'<tool_call>["{END}"]{END} so', [])),
-]
-
-
-@pytest.mark.parametrize("text, wanted", CASES, ids=range(len(CASES)))
-def test_what_is_text_and_what_is_a_call_does_not_depend_on_where_pieces_end(tooled, text, wanted):
-    luck = random.Random(text)
-    assert split(tooled, text, iter(lambda: 1, None)) == wanted
-    assert split(tooled, text, iter(lambda: 10_000, None)) == wanted
-    for _ in range(20):
-        assert split(tooled, text, iter(lambda: luck.randint(1, 9), None)) == wanted
+END = "</tool_call>"
 
 
 CHANNEL, ARGUMENTS = "<|start|>assistant<|channel|>", " to=functions.read <|constrain|>json<|message|>"
@@ -230,7 +173,10 @@ def test_a_call_that_is_cut_is_no_call(scripted, models, reason):
     """Behind the mark of its arguments it was a call without any, and the reason to stop was a call."""
     said, _, _ = SAID["oss"][0].rpartition('{"path"')
     client, _ = scripted(said, steps=by_letters, model=models["oss"], reason=reason)
-    choice = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["choices"][0]
+    reply = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()
+    choice, thought = reply["choices"][0], len("<|channel|>analysis<|message|>Hm.<|end|>")
+    # A token is three letters here. A turn that ended with a call was all thinking.
+    assert reply["usage"]["completion_tokens_details"]["reasoning_tokens"] == -(-thought // 3)
     assert choice["finish_reason"] == ("length" if reason == "length" else "stop")
     assert choice["message"]["content"] == "I look." and not choice["message"].get("tool_calls")
 
@@ -277,23 +223,6 @@ def test_a_call_in_thinking_counts_where_the_answer_ends_with_it_and_is_a_though
     counted = f"{thought}</think>" if text else f"{thought}\n<tool_call"
     tokens = reply["usage"]["completion_tokens_details"]["reasoning_tokens"]
     assert abs(tokens - len(counted) / 3) < 1  # a token is three letters here
-
-
-@pytest.mark.parametrize("broken", ['{"path": "a', '{"path": NaN}', '["a.py"]'])
-def test_a_call_that_cannot_be_read_is_text(saying, kind, broken):
-    before, _, _ = SAID[kind][0].partition('{"path": "a.py"')
-    client, _ = saying(kind, before + broken)
-    choice = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["choices"][0]
-    assert broken in choice["message"]["content"] and choice["finish_reason"] == "stop"
-    assert not choice["message"].get("tool_calls")
-
-
-def test_thinking_is_counted_until_its_channel_ends(saying):
-    """A turn that ended with a call was all thinking."""
-    client, _ = saying("oss", SAID["oss"][0])
-    usage = client.post(CHAT, json={"messages": ASKED, "tools": TOOLS}).json()["usage"]
-    thought = len("<|channel|>analysis<|message|>Hm.<|end|>")
-    assert usage["completion_tokens_details"]["reasoning_tokens"] == -(-thought // 3)  # a token is three letters here
 
 
 def test_gpt_oss_answers_without_channels_where_no_tools_are_offered(saying):
@@ -453,34 +382,6 @@ def test_thinking_is_decided_by_the_prompt_that_the_template_made(thinking, scri
     assert texts == [said, said, "Yes."]
     ends = [thinking.text(handle.job.prompt).endswith("<think>\n") for handle in desk.jobs]
     assert ends == [False, False, True]
-
-
-LOOK = '<tool_call>\n{"name": "look", "arguments": {"path": "a.py"}}\n</tool_call>'
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stream", [False, True])
-def test_anthropic_s_tool_runner_ends_with_the_answer_to_the_whole_conversation(tooled, scripted, stream):
-    """It begins with a thread. The second request came without question, tools and system, and was answered."""
-    seen = []
-
-    @beta_tool
-    def look(path: str) -> str:
-        """Looks into a file."""
-        seen.append(path)
-        return "forty-two lines"
-
-    url, desk = scripted(LOOK, LOOK, "It has 42.", how=serving)
-    question = {"role": "user", "content": "How long is a.py?"}
-    asked = {"model": "tool", "max_tokens": 50, "system": "Be terse.", "messages": [question], "tools": [look]}
-    with anthropic.Anthropic(base_url=url, api_key="none", max_retries=0) as claude:
-        last = claude.beta.messages.tool_runner(**asked, stream=stream).until_done()
-    assert [block.text for block in last.content] == ["It has 42."] and seen == ["a.py"] * 2
-    prompts = [tooled.text(handle.job.prompt) for handle in desk.jobs]
-    assert len(prompts) == 3
-    for number, prompt in enumerate(prompts):
-        assert all(words in prompt for words in ("Be terse.", "How long is a.py?", json.dumps("look")))
-        assert prompt.count("forty-two lines") == number
 
 
 @pytest.mark.slow  # grammars of a thousand rules
