@@ -99,10 +99,11 @@ def unknown_key(home: Path) -> None:
     (home / "models.toml").write_text('schema_version = 1\n[pairs.mine]\ntarget = "o/t"\ndraught = "o/x"\n')
 
 
-def adapted(home: Path) -> None:
-    """Pairs of the target with an adapter, by the adapter's name."""
+def of_folders(home: Path) -> None:
+    """Pairs of the target with an adapter, by the adapter's name, and one whose head is a repository's."""
     names = [name for name in WRONG["target"] if name.startswith("adapter")]
     pairs = [f'[pairs.{name}]\ntarget = "{home}/target"\ntarget_adapter = "{home}/{name}"\n' for name in names]
+    pairs.append(f'[pairs.own]\ntarget = "{home}/counting"\nhead_from = "org/whole"\n')
     (home / "models.toml").write_text("schema_version = 1\n" + "".join(pairs))
 
 
@@ -117,7 +118,7 @@ STATES = {
     "a folder in place of config.toml": folder_for_config,
     "a models.toml with an unknown key": unknown_key,
     "folders that are wrong": new,
-    "pairs with adapters": adapted,
+    "pairs of folders": of_folders,
     WEIGHTS_ARE_READ: new,
 }
 

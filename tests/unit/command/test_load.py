@@ -19,7 +19,7 @@ from fakes.world import BIG
 from specdec_cli.command.command import ask
 from specdec_cli.command.load import introduce_demo, load_session, specify
 from specdec_cli.command.options import ModelOptions
-from specdec_cli.core.errors import DoesNotFit, SpecdecError
+from specdec_cli.core.errors import SpecdecError
 from specdec_cli.main import app
 from specdec_cli.pairs.choose import fitting
 from specdec_cli.pairs.files import find
@@ -69,16 +69,6 @@ def test_how_much_the_draft_reads_is_the_options_else_the_pairs(models):
 def test_the_drafter_is_the_options_and_nobody_where_every_k_is_0(models, drafter, ks, expected):
     options = ModelOptions(target=models.target, draft=models.draft, drafter=drafter)
     assert specify(options, ks).drafter == expected
-
-
-def test_a_pair_must_fit_unless_force_is_given(models, device_says):
-    """A device of a megabyte: 50 million tokens of context fit nowhere."""
-    device_says(usable_bytes=1_000_000)
-    quiet = {"reserve_tokens": 50_000_000, "shown": False, "remember_costs": False}
-    with pytest.raises(DoesNotFit, match="are usable"):
-        load_session(specify(models), models, **quiet)
-    forced = ModelOptions(target=models.target, draft=models.draft, force=True)
-    assert load_session(specify(forced), forced, **quiet).pair.names == (models.target, models.draft)
 
 
 @pytest.fixture(scope="module")

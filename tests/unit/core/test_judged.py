@@ -43,19 +43,6 @@ def fed(rounds, *texts):
     return [*found, *stream.feed("".join(texts[len(rounds) :])), *stream.rest()]
 
 
-def test_text_held_back_for_a_stop_string_keeps_its_kind_when_it_comes_in_a_later_round():
-    """The stop string "path)x" holds "path)" back, over the end of the round and in the middle of a token."""
-    rounds = [drafted(1, ["open", "(pa"], 2, "th"), drafted(2, [")", " as"], 1, " if")]
-    assert [(token.kind.value, token.piece) for token in fed(rounds, "open(", "path) if") if token.said] == [
-        ("accepted", "open"),
-        ("accepted", "("),
-        ("accepted", "pa"),
-        ("bonus", "th"),
-        ("accepted", ")"),
-        ("correction", " if"),
-    ]
-
-
 PIECES = st.lists(st.text(st.sampled_from("ab \né日"), min_size=1, max_size=4), max_size=4)
 
 

@@ -17,7 +17,7 @@ from specdec_cli.apps.chat.line_editor import PrivateHistory
 from specdec_cli.apps.chat.talk import LineReader
 from specdec_cli.core import jsonfile
 from specdec_cli.core.errors import SpecdecError
-from specdec_cli.core.jsonfile import NotJson, locked, parse, parse_object, read_object, read_or_empty, whole
+from specdec_cli.core.jsonfile import NotJson, locked, parse, parse_object, whole
 from specdec_cli.core.readfile import open_file, read_file
 from specdec_cli.core.textfile import decode_text
 from specdec_cli.hub.places import PLACES
@@ -146,13 +146,6 @@ WRONG = [
 def test_every_kind_of_damage_is_the_same_error_with_its_reason(read, data, reason):
     with pytest.raises(NotJson, match=reason):
         read(data)
-
-
-def test_a_file_of_our_own_is_empty_where_it_is_damaged_missing_or_a_folder(tmp_path):
-    (tmp_path / "deep").write_text(DEEP)
-    assert [read_or_empty(tmp_path / name) for name in ("deep", "missing", ".")] == [{}, {}, {}]
-    (tmp_path / "good").write_bytes(b'\xef\xbb\xbf{"a": 1}')
-    assert read_or_empty(tmp_path / "good") == read_object(tmp_path / "good") == {"a": 1}
 
 
 # The lock of a folder: dropped however its holder ends, and nothing is left behind.

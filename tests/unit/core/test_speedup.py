@@ -375,5 +375,7 @@ def test_quantiles_are_the_tabulated_ones(confidence):
 
 
 def test_an_interval_by_hand():
-    """1, 2, 3, 6: mean 3, s = 2.1602, t(3) = 3.1824, so 3 ± 3.4374."""
+    """1, 2, 3, 6: mean 3, s = 2.1602, t(3) = 3.1824, so 3 ± 3.4374. Of groups, s² = (2 + 6) / 3 is pooled."""
     assert t_interval([[1, 2, 3, 6]]) == (3, pytest.approx(3.43741, abs=1e-4))
+    half = 3.18245 / 2 * (8 / 3 * (1 / 2 + 1 / 3)) ** 0.5
+    assert t_interval([[1, 3], [2, 2, 5]]) == (2.5, pytest.approx(half, abs=1e-4))

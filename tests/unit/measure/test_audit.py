@@ -239,22 +239,7 @@ def test_another_order_of_summation_is_the_machines_and_ours_is_the_same_to_the_
     assert passes.ours.rms < 1.5 * passes.machine.rms
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("mamba2", "olmo3")),
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("falcon_h1", "plamo2", "lfm2", "recurrent_gemma")),
-    ],
-)
-def test_ours_differ_no_more_than_the_machines_where_kernels_differ_by_rows(name, tmp_path):
-    """Scans as matrices, and projections that are shaped otherwise; the last three go row by row here."""
-    found = measured(open_session(Pair(name, str(architecture_folder(name, tmp_path / name, 0.0, "bfloat16")), None)))
-    (passes,) = found.passes
-    assert found.faults == [] and passes.ours.rms <= 1.5 * passes.machine.rms
-    assert (passes.machine.rms > 0.0) == (name in ("mamba2", "falcon_h1", "plamo2"))
-
-
-ARCHITECTURES = ["qwen3", "olmo3", "lfm2", "plamo2"]  # keys alone, windows, two recurrent kinds
+ARCHITECTURES = ["qwen3", "olmo3", "lfm2", "plamo2", "mamba2"]  # keys alone, windows, three recurrent kinds
 WEIGHTS = {"float32": ("float32", None), "bfloat16": ("bfloat16", None), "4 bits": ("bfloat16", 4)}
 
 
@@ -263,6 +248,7 @@ CELLS = [
     for name in ARCHITECTURES
     for weights in WEIGHTS
     for plant in (None, "key", "logits")
+    if (name, plant) != ("mamba2", "key")  # it has none
 ]
 
 

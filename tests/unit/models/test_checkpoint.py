@@ -12,7 +12,7 @@ from mlx_lm.generate import generate_step
 from mlx_lm.tuner.utils import linear_to_lora_layers
 
 import specdec_cli
-from fakes.models import SPECIALS, TINY, byte_tokenizer, tiny_folder, write_tokenizer
+from fakes.models import TINY, tiny_folder
 from specdec_cli.core.errors import DoesNotFit, Refused
 from specdec_cli.core.safetensors import INDEX
 from specdec_cli.engine.load import load, load_network
@@ -202,21 +202,6 @@ def test_an_adapter_of_another_model_is_refused(tmp_path):
     other = adapter(tmp_path / "a", tiny_folder(tmp_path / "o", TINY | {"hidden_size": 32}))
     with pytest.raises(Refused, match="does not fit"):
         said_by(Pair("p", str(tiny_folder(tmp_path / "m")), None, target_adapter=str(other)), k=0)
-
-
-def test_a_draft_with_another_end_leaves_the_text_as_it_is(tmp_path):
-    """42: base models draft for their instruct models."""
-    target, draft = tiny_folder(tmp_path / "t", seed=1), tiny_folder(tmp_path / "d", seed=1, noise=0.05)
-    write_tokenizer(draft, byte_tokenizer(), eos_token=SPECIALS[0])
-    assert said(target, draft, k=4) == said(target, draft, k=0) == theirs(target)
-    assert "costs a rejection an answer" in find(PairSpec(Pair("p", str(target), str(draft)))).vocab.reason
-
-
-def test_a_byte_order_mark_is_read_over_where_mlx_lm_reads_over_it(folder):
-    """gpt-2-simple#263, langchain-community#138: Windows' editors write one."""
-    before = said(folder, k=0)
-    (folder / "generation_config.json").write_bytes(b"\xef\xbb\xbf{}")
-    assert said(folder, k=0) == before
 
 
 def test_a_shard_that_the_index_leaves_out_is_read_where_it_is_needed(folder):

@@ -51,15 +51,6 @@ def test_every_setting_is_an_options_and_has_its_type():
     assert SETTINGS.keys() <= seen and {"system", "k", "pair", "temp", "plain"} <= SETTINGS.keys()
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
-def test_a_right_file_is_read_with_a_mark_too(specdec, encoding):
-    """Negative control: what stands beside the errors above is no error."""
-    specdec.config.write_bytes('k = 4\nsystem = "é"\n[presets.a]\nk = "auto"\ntemp = 1'.encode(encoding))
-    code, out, _ = specdec("config", "show")
-    assert code == 0 and "k\t4\tconfig.toml:1\n" in out and "system\té\tconfig.toml:2\n" in out
-    assert "presets.a\tk auto, temp 1\tconfig.toml:3\n" in out
-
-
 # Which source stands above which.
 
 

@@ -209,42 +209,15 @@ def test_a_changed_tokenizer_is_read_again(specdec, tmp_path):
     assert specdec.refused("check", folder)[0] == 3
 
 
-# Removals
-
-SHARED = Pair("one", "org/big", "org/tiny"), Pair("two", "org/other", "org/tiny", draft_revision="d" * 40)
-TWO = Registry({pair.name: pair for pair in SHARED}, None)
-
-
-@pytest.fixture
-def removals(monkeypatch):
-    """The removals that are asked for: (model, commit)."""
-    asked = []
+def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(monkeypatch):
+    """Its target is not here: what is here goes."""
 
     def removal(name, commit):
-        asked.append((name, commit))
         if name == "org/other":
             raise NotAvailable("org/other is not in the model cache", "specdec pairs")
-        return Removal(name, ("c" * 40,), ("d" * 40,) if commit else (), 5_000_000)
+        return Removal(name, ("c" * 40,), (commit,), 5_000_000)
 
     monkeypatch.setattr(hub, "removal", removal)
-    return asked
-
-
-def test_a_removal_says_what_goes_and_who_else_uses_it(removals):
-    plans = plan_removal("one", TWO)
-    assert [summary for _, summary in plans] == ["org/big: 5.0 MB", "org/tiny: 5.0 MB; also used by two"]
-    assert removals == [("org/big", None), ("org/tiny", None)] and sum(plan.freed_bytes for plan, _ in plans) == 10**7
-
-
-def test_a_pinned_model_loses_its_commit_alone_and_says_what_stays(removals):
-    """Its target is not here: what is here goes."""
-    ((_, summary),) = plan_removal("two", TWO)
+    pairs = Pair("one", "org/big", "org/tiny"), Pair("two", "org/other", "org/tiny", draft_revision="d" * 40)
+    ((_, summary),) = plan_removal("two", Registry({pair.name: pair for pair in pairs}, None))
     assert summary == "org/tiny: 5.0 MB; what commit ddddddd shares will stay; also used by one"
-    assert removals == [("org/other", None), ("org/tiny", "d" * 40)]
-
-
-def test_a_persons_own_folder_is_never_removed(removals, tmp_path):
-    own = Pair("own", str(tmp_path), "specdec:demo/draft")
-    with pytest.raises(NotAvailable, match="nothing of own to remove"):
-        plan_removal("own", Registry({"own": own}, None))
-    assert removals == []

@@ -3,8 +3,6 @@
 import json
 import re
 
-import pytest
-
 from fakes.counting import HEAD_CONFIG, counting_tensors
 from fakes.counting import head_or_trunk as part
 from fakes.raw_qwen import write_checkpoint
@@ -16,22 +14,6 @@ from specdec_cli.models import heads
 from specdec_cli.models.checkpoint import read_checkpoint
 from specdec_cli.models.heads import find_head, is_for_a_head, is_head_only, read_head
 from specdec_cli.pairs.files import DraftHead
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mtp", "gemma4_assistant"])
-def test_a_head_is_given_as_draft_and_named_by_its_kind(specdec, counting_folders, gemma_folders, kind):
-    target, head = counting_folders[:2] if kind == "mtp" else gemma_folders
-    asked = ("run", "--target", target, "-n", "60", "--json", "hello")
-    code, out, err = specdec(*asked, "--draft", head, "--drafter", "model", "-k", "3")
-    events = [json.loads(line) for line in out.splitlines()]
-    assert (code, err, events[0]["drafter"], events[0]["draft"]) == (0, "", kind, str(head))
-    assert {event["drafter"] for event in events if event["event"] == "round" and event["draft"]} == {kind}
-    assert events[-1]["stats"]["draft_n_accepted"] > 5
-    assert json.loads(specdec(*asked, "-k", "0")[1].splitlines()[-1])["tokens"] == events[-1]["tokens"]
-    if kind == "mtp":
-        assert events[-1]["stats"]["draft_acceptance_rate"] > 0.8
-
 
 TOY = Build(QWEN_BUILD.layer)
 TOY_PARTS = {"mix": "fc", "token": "pre_fc_norm_embedding", "state": "pre_fc_norm_hidden", "last": "norm"}
@@ -66,14 +48,6 @@ def test_an_assistant_is_known_by_its_configuration_and_tensors(gemma_folders):
     assert (files.cache_bytes(1000), files.recent, files.reading(100).recent) == (0, 1, 1)
     rows = files.tensors["model.embed_tokens.weight"].size_bytes
     assert files.gathered_bytes == rows - rows * 12 // 37
-
-
-def test_check_says_what_it_is_and_takes(specdec, counting_folders, gemma_folders):
-    for (target, head), kind, tensors in ((counting_folders[:2], "mtp", 15), (gemma_folders, "gemma4_assistant", 28)):
-        found = json.loads(specdec("check", "--target", target, "--draft", head, "--json")[1])["head"]
-        assert (found["kind"], found["tensors"]) == (kind, tensors)
-    code, out, _ = specdec("check", "--target", target, "--draft", head)
-    assert code == 0 and "assistant: 28 tensors, 325 kB" in out
 
 
 def test_a_head_must_fit_on_the_disk_of_heads(counting_folders, monkeypatch):

@@ -61,24 +61,13 @@ def test_what_no_disk_holds_is_refused_though_forced_before_the_weights(world):
     )
 
 
-def test_verify_finds_corrupted_bytes_removes_them_and_the_next_pull_heals(pulled):
-    snapshot = next(pulled.cached(SMALL).glob("snapshots/*"))
-    blob = (snapshot / "model.safetensors").resolve()
-    whole = blob.read_bytes()
-    blob.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+def test_verify_says_which_files_were_damaged_and_removed(pulled):
+    blob = next(pulled.cached(SMALL).glob("snapshots/*/model.safetensors")).resolve()
+    blob.write_bytes(blob.read_bytes()[:-1] + b"?")
     done = pulled("pull", "tiny", "--verify")
-    assert done.code == 3
-    message, hint = done.errors()
-    assert re.fullmatch(
-        r"1 of 4 files of org/small were damaged and removed, first model.safetensors: \w{12} instead of \w{12}",
-        message,
-    )
-    assert hint == "run the same command again to download them"
-    pulled.hub.forget()
-    healed = pulled("pull", "tiny", "--verify")
-    assert (healed.code, blob.read_bytes() == whole) == (0, True)
-    assert pulled.hub.fetched() == {"model.safetensors": len(whole)}
-    assert "org/small: 4 files have the Hub's checksums" in healed.err
+    told = r"1 of 4 files of org/small were damaged and removed, first model.safetensors: \w{12} instead of \w{12}"
+    assert (done.code, done.errors()[1]) == (3, "run the same command again to download them")
+    assert re.fullmatch(told, done.errors()[0])
 
 
 @pytest.mark.macos
@@ -290,15 +279,3 @@ def test_a_failure_on_the_way_is_two_lines_and_leaves_nothing(headed, kind):
     message, hint = done.errors()
     assert done.code == 3 and words in message + hint
     assert not kept(headed).exists() or list(kept(headed).iterdir()) == []
-
-
-def test_a_head_that_is_not_here_names_the_pull_that_brings_it(headed):
-    assert headed("pairs", "remove", "counting", "--yes").code == 0  # whose head a pull of the target would bring
-    assert headed("pull", "--target", TARGET).code == 0
-    assert headed(*ADD, "--head-from", ORIGINAL).code == 0
-    done = headed("run", "-p", "counting", "hello")
-    assert done.code == 3
-    assert done.errors() == [
-        f"counting is not downloaded: the head of {ORIGINAL} was not extracted yet",
-        "specdec pull counting",
-    ]
