@@ -47,7 +47,7 @@ def test_a_terminal_says_what_is_loaded_before_the_pair_is_resolved(specdec, cap
     monkeypatch.setenv("TERM", term)
     for command in (["run", "-p", "./nobody", "hi"], ["audit", "-p", "./nobody"], ["bench", "-p", "./nobody"]):
         with monkeypatch.context() as terminal:
-            terminal.setattr("specdec_cli.terminal.terminal.is_terminal", lambda stream: True)
+            terminal.setattr(sys.stderr, "isatty", lambda: True)
             _, out, err = specdec(*command)
         assert out == "" and err.startswith(begins), err
     assert specdec("run", "-p", "./nobody", "hi")[2].startswith("error:")  # no terminal, no word
@@ -244,7 +244,7 @@ def test_a_question_breaks_between_words(monkeypatch, capsys):
     """`models.to⏎ml? [y/N]`."""
     monkeypatch.setattr(sys, "stdin", Keyboard("y\n"))
     monkeypatch.setenv("COLUMNS", "40")
-    monkeypatch.setattr("specdec_cli.terminal.terminal.is_terminal", lambda stream: True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     ask("Remove qwen (a target and its draft) from /root/models.toml?", False)
     rows = capsys.readouterr().err.splitlines()
     assert [row.split()[-1] for row in rows] == ["draft)", "[y/N]"] and max(map(len, rows)) <= 40
