@@ -250,9 +250,14 @@ def test_the_toys_are_taken_by_name_and_judged(pair_for):
 # Words that a draft cannot say, and replies that are left.
 
 
+@pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("drafter", ["model", "translated"])
 @pytest.mark.parametrize("emitted", range(1, 12, 2))
-def test_a_reply_that_is_left_between_rounds_leaves_caches_of_what_was_said(pair_for, drafter, emitted):
+def test_a_reply_that_is_left_between_rounds_leaves_caches_of_what_was_said(
+    pair_for, device_says, drafter, emitted, ahead
+):
+    """Also where a round is queued before the last one is read or handed on, as on a GPU."""
+    device_says(queues_ahead=ahead)
     pair = pair_for(drafter)
     session, context = pair.session(), list(PROMPT)
     events = session.reply(PROMPT, asked(3))

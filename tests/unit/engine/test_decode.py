@@ -3,7 +3,6 @@
 import time
 
 import mlx.core as mx
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,25 +17,7 @@ from specdec_cli.engine.model import CachedModel
 from specdec_cli.engine.pipeline import cut_after_stop
 from specdec_cli.engine.sampling.acceptance import greedy
 
-PIPELINES = pytest.mark.parametrize(
-    "ahead", [False, True], ids=["one round at a time", "the next round queued"], indirect=True
-)
 CLOCK = time.perf_counter
-
-
-@pytest.fixture
-def ahead(device_says, request):
-    """Whether the loop queues a drafted round before the last one is handed on, as it does on a GPU."""
-    device_says(queues_ahead=request.param)
-
-
-def plainly(target, prompt, max_tokens):
-    """What the loop says without a drafter."""
-    context = list(prompt)
-    target.reuse(context)
-    for _ in decode(target, Drafters(), greedy(target.vocab_size), context, max_tokens, frozenset(), CLOCK):
-        pass
-    return context[len(prompt) :]
 
 
 class Scripted(Drafter):
@@ -87,21 +68,6 @@ def test_loop_invariants_hold_for_any_drafter(k, max_tokens, right, stop):
         assert seen <= max_tokens
     assert target.length == len(context) - 1
     assert context[2:] == cut_after_stop(GREEDY[:max_tokens], stop)
-
-
-@PIPELINES
-@pytest.mark.parametrize("k", [0, 3])
-def test_closing_the_iterator_leaves_a_memo_the_next_run_can_use(ahead, k):
-    """A round is queued before the last one is read or handed on; it must be taken back when the consumer leaves."""
-    target = CachedModel(NETWORK, "target")
-    context = [5, 6]
-    drafter = Scripted([[3, 3, 3]] * 30)
-    rounds = decode(target, Drafters(drafter, k), greedy(target.vocab_size), context, 20, frozenset(), CLOCK)
-    for _ in range(7):
-        next(rounds)
-    rounds.close()
-    assert target.length == len(context) - 1
-    assert context[2:] + plainly(target, context, 20) == GREEDY[:27]
 
 
 class Watched(list):

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 from threading import Event, current_thread, main_thread
 
@@ -13,24 +12,14 @@ import mlx.core as mx
 import pytest
 
 from conformance.architectures import architectures
-from fakes.dispatches import CAN_FUSE, logit_rows, queued_by_rounds
+from fakes.dispatches import CAN_FUSE
 from fakes.packed import packed_as
 from specdec_cli.core.safetensors import Stored
 from specdec_cli.engine import device, warmup
 from specdec_cli.engine.load import blank_network, load_network
-from specdec_cli.engine.sampling.acceptance import make_rule
-from specdec_cli.engine.sampling.sampler import Sampler
-from specdec_cli.engine.sampling.warps import Sampling
-from specdec_cli.engine.warmup import compiling, warm_up, warm_up_network, warm_up_products
+from specdec_cli.engine.warmup import compiling, warm_up_network, warm_up_products
 from specdec_cli.models.checkpoint import Checkpoint
 
-V = 2_000
-SETTINGS = {
-    "greedy": Sampling(),
-    "top-k, top-p": Sampling(0.7, 20, 0.8),
-    "top-p, penalties": Sampling(0.8, 0, 0.95, 0.0, 1.1, 0.2),
-    "min-p": Sampling(0.7, min_p=0.05),
-}
 needs_fusing = pytest.mark.skipif(not CAN_FUSE, reason="mlx cannot fuse here: a CPU without a C++ compiler")
 
 
@@ -39,40 +28,6 @@ def kernels(folder, array):
     path = folder / "graph.dot"
     mx.export_to_dot(str(path), array)
     return set(re.findall(r'label ="(Compiled\w+)', path.read_text()))
-
-
-def warmed_up(monkeypatch, folder, rule, sampling, **drafts):
-    found = set()
-    with monkeypatch.context() as patch:
-        patch.setattr(device, "queue", lambda array: None)
-        patch.setattr(device, "wait", lambda array: found.update(kernels(folder, array)))
-        warm_up(rule, sampling, V, "bfloat16", **{"by_network": True, "looks_up": True} | drafts)
-    return found
-
-
-def needed(monkeypatch, folder, rule, sampling, k):
-    """By the first rounds of a reply, through the real loop."""
-    found, made = Counter(), make_rule(rule, Sampler(sampling, 1, [1, 2, 3], V))
-    with monkeypatch.context() as patch:
-        patch.setattr("fakes.dispatches.dispatches", lambda folder, packed: Counter(kernels(folder, packed)))
-        for counted in queued_by_rounds(patch, folder, made, k, 3, logit_rows(24, V)):
-            found.update(counted)
-    found.pop("merges", None)
-    return set(found)
-
-
-@needs_fusing
-@pytest.mark.parametrize(
-    ("rule", "name"), [("token", "greedy"), *(("block", name) for name in SETTINGS if name != "greedy")]
-)
-def test_what_a_reply_fuses_was_fused_before(monkeypatch, device_says, tmp_path, rule, name):
-    device_says(fuses=True)
-    done = warmed_up(monkeypatch, tmp_path, rule, SETTINGS[name])
-    for k in (0, 1, 4):
-        asked = needed(monkeypatch, tmp_path, rule, SETTINGS[name], k)
-        assert (asked or not k) and asked <= done
-    others = warmed_up(monkeypatch, tmp_path, rule, SETTINGS[name], by_network=False, looks_up=False)
-    assert not asked <= others
 
 
 def stored(folder, name, tensors, **config):
@@ -259,18 +214,23 @@ def libraries():
     return {re.sub(r"_(contiguous|strided_[0-9]+)$", "", source.stem) for source in sources}
 
 
-sampling, found = Sampling(0.7), []
-if os.environ["WARM"]:
-    with compiling(lambda: warm_up("coupled", sampling, 500, "bfloat16", True, True), print):
-        pass
-found.append(len(libraries()))
-for k in (0, 1, 2, 5):
-    rule = make_rule("coupled", Sampler(sampling, 1, [1, 2, 3], 500))
-    target, draft = Table(logit_rows(40, 500)), Table(logit_rows(40, 500))
-    drafters = Drafters(ModelDrafter(draft, 500, rule), k)
-    for _ in decode(target, drafters, rule, [1, 2, 3], 12, frozenset(), float):
-        pass
-    found.append(len(libraries()))
+SETTINGS = [
+    ("block", Sampling(0.7, min_p=0.05)), ("block", Sampling(0.8, 0, 0.95, 0.0, 1.1, 0.2)),
+    ("block", Sampling(0.7, 20, 0.8)), ("coupled", Sampling(0.7)), ("token", Sampling()),
+]
+found = []
+for name, sampling in SETTINGS:
+    if os.environ["WARM"]:
+        with compiling(lambda: warm_up(name, sampling, 500, "bfloat16", True, True), print):
+            pass
+    found.append([len(libraries())])
+    for k in (0, 1, 2, 5):
+        rule = make_rule(name, Sampler(sampling, 1, [1, 2, 3], 500))
+        target, draft = Table(logit_rows(40, 500)), Table(logit_rows(40, 500))
+        drafters = Drafters(ModelDrafter(draft, 500, rule), k)
+        for _ in decode(target, drafters, rule, [1, 2, 3], 12, frozenset(), float):
+            pass
+        found[-1].append(len(libraries()))
 print(json.dumps(found))
 """
 
@@ -282,8 +242,8 @@ def test_a_warmed_reply_compiles_nothing(tmp_path, warm):
     """By the CPU's libraries, which mlx names as Metal's, types and constants included. K was in a name: 31 of them."""
     environment = os.environ | {"TMPDIR": str(tmp_path), "WARM": warm, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", REAL], capture_output=True, text=True, env=environment, check=True)
-    first, *later = json.loads(done.stdout.splitlines()[-1])
-    assert (set(later) == {first}) == bool(warm) and later[-1] == later[-2] > 3
+    for first, *later in json.loads(done.stdout.splitlines()[-1])[: None if warm else 2]:
+        assert (set(later) == {first}) == bool(warm) and later[-1] == later[-2] > 3
 
 
 # The thread

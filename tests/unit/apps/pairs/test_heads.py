@@ -3,6 +3,8 @@
 import json
 import re
 
+import pytest
+
 from fakes.counting import HEAD_CONFIG, counting_tensors
 from fakes.counting import head_or_trunk as part
 from fakes.raw_qwen import write_checkpoint

@@ -1,8 +1,5 @@
 """Costs of rounds: medians of recent rounds over an assumption, which they outlive where drafting rests."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 
 from fakes.machine import assumed as assumed_costs
@@ -62,14 +59,6 @@ def test_a_plain_step_is_what_rounds_that_overlap_took_together(rounds):
     for seconds, queued, followed in rounds:
         costs.observe_plain(seconds, queued, followed)
     assert costs.plain_seconds() == pytest.approx(1.0)
-
-
-def test_what_is_written_down_comes_back_through_json():
-    costs = drafted(measured(), 15, 2, 0.2, 1.3)
-    written = Costs.from_dict(json.loads(json.dumps(costs.to_dict())))
-    assert (written.verify[3], written.draft[2]) == pytest.approx((1.3, 0.2), rel=0.05)
-    assert RoundCosts(Costs(), written).round_steps()[2] == pytest.approx(costs.round_steps()[2], rel=0.01)
-    assert Costs.from_dict(asdict(Costs())) == Costs()  # without a measured row too
 
 
 def test_a_plain_step_measured_at_a_slow_moment_is_taken_for_no_dearer_than_two_rows():

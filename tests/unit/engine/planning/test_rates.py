@@ -1,7 +1,5 @@
 """Acceptance rates: shrunk where little was seen, and recent."""
 
-import pytest
-
 from specdec_cli.engine.planning.rates import SHORTEST_MATCH, Acceptance, LookupAcceptance
 
 
@@ -32,12 +30,6 @@ def test_another_reply_soon_shows_another_text():
     for one in (old, new):
         observed(4, 3, 0, one)
     assert new.rate < old.rate - 0.15
-
-
-def test_a_later_process_starts_from_the_long_run_rate():
-    first = observed(50, 2, 2)
-    later = Acceptance(first.all_judged, first.all_accepted)
-    assert later.rate == pytest.approx(first.habit)
 
 
 def test_rates_follow_how_the_text_went_on_after_matches_of_that_length():
