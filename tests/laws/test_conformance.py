@@ -43,15 +43,6 @@ def test_what_is_refused_is_documented_with_its_reason(name):
     assert name in CELLS[UNVERIFIABLE[name]]
 
 
-@pytest.mark.full
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("k", [1, 3, 7])
-@pytest.mark.parametrize("name", RUNNABLE)
-def test_tokens_equal_plain_decoding_96_past_the_window(name, k):
-    found = check(architectures()[name], k, 96)
-    assert found.status == "pass", found
-
-
 def keep_the_state(recorder, recording, tokens):
     """A rollback that forgets to recompute."""
 
