@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import mlx.core as mx
-from mlx.utils import tree_flatten
-
-from fakes.models import TINY, byte_tokenizer, tiny_network, write_tokenizer
+from fakes.models import byte_tokenizer, write_tokenizer
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer import Tokenizer
@@ -66,14 +63,6 @@ def call_tokenizer(folder, template, special):
     folder.mkdir(parents=True)
     write_tokenizer(folder, byte_tokenizer(special=special), chat_template=template)
     return Tokenizer.load(folder, "calls", {"eos_token_id": [2]})
-
-
-def weigh(folder, tokenizer):
-    """Random weights for `tokenizer`, beside it."""
-    config = TINY | {"vocab_size": tokenizer.size, "max_position_embeddings": 65_536}
-    weights = dict(tree_flatten(tiny_network(config, seed=3).parameters()))
-    mx.save_safetensors(str(folder / "model.safetensors"), weights)
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 def call_model(folder, kind):

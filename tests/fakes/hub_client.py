@@ -14,13 +14,29 @@ from pathlib import Path
 
 from fakes.hub_server import HubServer
 
+# No connection of any kind can be made from here on.
+BLOCKED = """
+import socket
+
+class Opened(BaseException): pass
+def refuse(*_, **__): raise Opened('a socket was opened')
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+"""
 BEFORE = """
-import json, sys
+import contextlib, io, json, os, sys
 from pathlib import Path
 from specdec_cli import hub
 from specdec_cli.core.errors import SpecdecError
 heard = []
 def hear(*values): heard.append(values)
+def specdec(*words):
+    "(exit code, stdout, lines of stderr) of a command line."
+    from specdec_cli.main import main
+    sys.argv, sys.stdin, code, out, err = ["specdec", *words], open(os.devnull), 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try: main()
+        except SystemExit as end: code = end.code or 0
+    return [code, out.getvalue(), err.getvalue().splitlines()]
 def told(code):
     result = None
     try:
@@ -72,35 +88,14 @@ class Person:
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
 
+    def specdec(self, *words: str) -> tuple[int, str, list[str]]:
+        """(exit code, stdout, lines of stderr) of a command line."""
+        return tuple(self(f"result = specdec(*{words!r})"))
+
 
 def own(root: Path) -> dict[str, str]:
     """The settings of a person whose home is `root`."""
     return {"HOME": str(root), "SPECDEC_MODELS": str(root / "models.toml"), "XDG_CACHE_HOME": str(root / "cache")}
-
-
-SEVERAL = """
-import contextlib, io, json, os, sys
-from specdec_cli.main import main
-lines, sys.stdin = sys.stdin, open(os.devnull)
-for line in lines:
-    sys.argv, code, out, err = ["specdec", *json.loads(line)], 0, io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try: main()
-        except SystemExit as end: code = end.code or 0
-    print(json.dumps([code, out.getvalue(), err.getvalue().splitlines()]), flush=True)
-"""
-
-
-def commands(server: HubServer, root: Path, *lines: list[str], **extra: str) -> list[tuple[int, str, list[str]]]:
-    """(exit code, stdout, lines of stderr) of `specdec` with its home in `root`, for command lines one after the other.
-
-    One process runs them all, so mlx is imported once; a traceback is a failure.
-    """
-    pipes = {"capture_output": True, "input": "".join(json.dumps(line) + "\n" for line in lines), "text": True}
-    settings = environment(server, root / "home", **own(root), **extra)
-    done = subprocess.run([sys.executable, "-c", SEVERAL], env=settings, check=True, timeout=300, **pipes)
-    assert "Traceback" not in done.stdout + done.stderr, done.stderr
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def tree(root: Path, cache: Path) -> dict[str, str]:

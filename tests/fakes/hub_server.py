@@ -70,8 +70,7 @@ class Fault:
     """What to do to requests whose `METHOD PATH` matches; `times` counts down, None is for ever.
 
     kind: status, html, cut (stop after `at` bytes of the file), short (a shorter file, honestly announced),
-    corrupt (a byte flipped), whole (ranges are ignored), slow (`seconds` before every piece), stall (`seconds` of
-    silence after `at` bytes).
+    corrupt (a byte flipped), slow (`seconds` before every piece).
     """
 
     kind: str
@@ -299,8 +298,6 @@ class _Handler(BaseHTTPRequestHandler):
             data = data[: fault.at]
         start, end = 0, len(data)
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range") or "")
-        if kind == "whole":
-            asked = None
         if asked:
             start, end = int(asked.group(1)), min(int(asked.group(2) or len(data)) + 1, len(data))
             if start >= len(data):
@@ -313,7 +310,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(key, value)
         self.end_headers()
         if self.command == "GET":
-            self.send_body(data[:end], start, fault if kind in {"cut", "slow", "stall"} else None)
+            self.send_body(data[:end], start, fault if kind in {"cut", "slow"} else None)
 
     def send_body(self, data: bytes, start: int, fault: Fault | None) -> None:
         end = fault.at if fault and fault.kind != "slow" else len(data)
@@ -324,8 +321,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(piece)
             if fault and fault.kind == "slow":
                 time.sleep(fault.seconds)
-        if fault and fault.kind == "stall":
-            time.sleep(fault.seconds)
         if fault and fault.kind != "slow":
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)

@@ -28,6 +28,12 @@ TINY = {
     "eos_token_id": [2, 0],
     "dtype": "float32",
 }
+# A model with Qwen's marks for filling in.
+FILLS = {
+    "config": TINY | {"max_position_embeddings": 1024},
+    "marks": ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"),
+    "seed": 5,
+}
 CHAT_TEMPLATE = (
     "{%- for m in messages -%}{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] + '<|im_end|>' }}{%- endfor -%}"
     "{%- if add_generation_prompt -%}{{ '<|im_start|>assistant\\n' }}{%- endif -%}"
@@ -117,10 +123,14 @@ def write_model(folder: Path, weights, config, tokenizer=None, **extra) -> Path:
     return folder
 
 
-def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0, endless=False) -> Path:
-    """A loadable model folder with random weights and the byte tokenizer; `endless` never says a special token."""
+def tiny_folder(folder: Path, config=TINY, seed=0, noise=0.0, endless=False, marks=(), special=(), **extra) -> Path:
+    """A loadable model folder with random weights and the byte tokenizer; `endless` never says a special token.
+
+    `marks` and `special` tokens are more of them; `extra` is said in tokenizer_config.json.
+    """
+    config = config | {"vocab_size": config["vocab_size"] + len(marks) + len(special)}
     weights = dict(tree_flatten(tiny_network(config, seed, noise).parameters()))
     if endless:
         head = weights["lm_head.weight"]
         weights["lm_head.weight"] = mx.concatenate([mx.zeros((len(SPECIALS), head.shape[1])), head[len(SPECIALS) :]])
-    return write_model(folder, weights, config)
+    return write_model(folder, weights, config, byte_tokenizer(marks=marks, special=special), **extra)

@@ -22,12 +22,13 @@ from specdec_cli.core.stats import Stats
 
 
 class Clock:
-    """Time passes only where somebody works, sleeps, or moves it."""
+    """Time passes only where somebody works, sleeps, or moves it, and by `tick` with every look at it."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
+    def __init__(self, tick: float = 0.0) -> None:
+        self.now, self.tick = 0.0, tick
 
     def __call__(self) -> float:
+        self.now += self.tick
         return self.now
 
     def sleep(self, seconds: float) -> None:

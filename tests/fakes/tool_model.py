@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fakes.models import TINY, byte_tokenizer, tiny_network, write_model
+from fakes.models import TINY, tiny_folder
 from specdec_cli.apps.serve.model import Model
 from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer import Tokenizer
@@ -27,12 +27,8 @@ LONG = 65_536
 
 def tool_folder(folder, thinks=False):
     """A loadable folder with random weights."""
-    marks = [*MARKS, *(THINK if thinks else ())]
-    config = TINY | {"vocab_size": 259 + len(marks), "max_position_embeddings": LONG}
-    template = THINKS_TEMPLATE if thinks else TOOLS_TEMPLATE
-    return write_model(
-        folder, tiny_network(config, seed=3), config, byte_tokenizer(marks=marks), chat_template=template
-    )
+    marks, template = ((*MARKS, *THINK), THINKS_TEMPLATE) if thinks else (MARKS, TOOLS_TEMPLATE)
+    return tiny_folder(folder, TINY | {"max_position_embeddings": LONG}, seed=3, marks=marks, chat_template=template)
 
 
 def tool_model(folder, **base):

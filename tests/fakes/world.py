@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fakes.hub_client import environment, own
+from fakes.hub_client import BLOCKED, environment, own
 from fakes.hub_server import HubServer
 
 BIG, SMALL, ODD = "org/big", "org/small", "org/odd"
@@ -24,14 +24,6 @@ draft = "{ODD}"
 
 [pairs.gone]
 target = "org/nowhere"
-"""
-# No connection of any kind can be made; then the command line as ever.
-BLOCKED = """
-import socket, sys
-def refuse(*_, **__): raise AssertionError('a socket was opened')
-socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
-from specdec_cli.main import main
-main()
 """
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
 
@@ -81,7 +73,7 @@ class World:
 
     def without_network(self, *arguments: str, **extra: str) -> Done:
         """The same, where opening any socket fails."""
-        command = [sys.executable, "-c", BLOCKED, *arguments]
+        command = [sys.executable, "-c", f"{BLOCKED}\nfrom specdec_cli.main import main\nmain()", *arguments]
         pipes = {"capture_output": True, "stdin": subprocess.DEVNULL, "text": True, "timeout": 180}
         done = subprocess.run(command, env=self.environment(**extra), check=False, **pipes)
         return Done(done.returncode, done.stdout, done.stderr)

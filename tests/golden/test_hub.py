@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
-import sys
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +18,7 @@ import pytest
 from safetensors.numpy import save
 
 from fakes.counting import CONFIG, HEAD_CONFIG, NO_HEAD, counting_folder, counting_tensors, head_or_trunk, in_fp8
-from fakes.hub_client import SEVERAL, environment, own
+from fakes.hub_client import Person, own
 from fakes.hub_server import BIG, Blob, Claimed, HubServer
 from fakes.models import other_letters
 from golden.masks import WIDTHS, mask
@@ -100,22 +98,17 @@ def small_files_of(call):
 @contextmanager
 def person(hub, root):
     """A function: one command line -> its entry. One process runs them all, so mlx is imported once."""
-    settings = environment(hub, root / "home", **own(root), COLUMNS="80")
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 
     def said(line):
         hub.log.clear()
-        child.stdin.write(json.dumps(line.split()) + "\n")
-        child.stdin.flush()
-        code, out, err = json.loads(child.stdout.readline())
+        code, out, err = child.specdec(*line.split())
         if line == COMMANDS["pairs"] and not code:
             out = json.dumps(next(row for row in json.loads(out) if row["name"] == "p"))
         out, err = (mask(text, root, *WIDTHS) for text in (out, "\n".join(err)))
         return [code, out, err, calls(hub.log)]
 
-    with subprocess.Popen([sys.executable, "-c", SEVERAL], env=settings, **pipes) as child:
+    with Person(hub, root / "home", **own(root), COLUMNS="80") as child:
         yield said
-        child.stdin.close()
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.hub_client import Person, ask, commands, tree
+from fakes.hub_client import BLOCKED, Person, ask, own, tree
 from fakes.models import tiny_folder
 
 pytestmark = pytest.mark.slow  # servers and processes
@@ -123,16 +123,6 @@ def test_before_a_verdict_it_is_heard_how_much_of_the_small_files_came(hub, pers
     whole, steps = MODEL_BYTES - 2 * SHARD_BYTES, person(read)
     assert steps == sorted(steps) and steps[-1] == [whole, whole, "bytes"]
     assert person(read) == []
-
-
-# No connection of any kind can be made from here on.
-BLOCKED = """
-import socket
-
-class Opened(BaseException): pass
-def refuse(*_, **__): raise Opened('a socket was opened')
-socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
-"""
 
 
 def test_a_cached_model_opens_no_socket(hub, person):
@@ -307,10 +297,12 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture
-def root(home):
+def typist(server, home):
+    """A person with a pair of their own, the default."""
     entry = f'schema_version = 1\ndefault_pair = "tiny"\n[pairs.tiny]\ntarget = "{NAME}"\n'
     (home.parent / "models.toml").write_text(entry)
-    return home.parent
+    with Person(server, home, **own(home.parent)) as person:
+        yield person
 
 
 def said_no(done) -> tuple[str, str]:
@@ -322,20 +314,20 @@ def said_no(done) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("file", [WEIGHTS, "config.json"])
-def test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_speaks(server, root, files, file):
+def test_one_flipped_byte_on_the_way_is_refused_with_the_files_name_and_never_speaks(server, typist, files, file):
     """The default pull compared sizes alone: the altered model was here, and answered."""
     commit = server.commit(NAME, files)
     (served,) = server.repos[NAME].values()
     server.fail("corrupt", rf"GET .*{file}", at=len(files[file]) // 2)
-    first, spoken = commands(server, root, ["pull", "tiny"], RUN)
+    first, spoken = typist.specdec("pull", "tiny"), typist.specdec(*RUN)
     message, hint = said_no(first)
     digest = served[file].etag[:12]
     assert re.fullmatch(rf"{file} of {NAME} arrived altered, and was discarded: \w{{12}} instead of {digest}", message)
     assert hint == "run the same command again; if it is altered again, suspect a proxy or HF_ENDPOINT's mirror"
-    folder = repository(root / "home")
+    folder = repository(typist.home)
     assert not (folder / "snapshots" / commit / file).exists()
     assert not (folder / "blobs" / served[file].etag).exists()
     # Where nothing of it is here, the whole pair is named.
     assert said_no(spoken)[1] in (MEND, "specdec pull tiny, or another default: specdec pairs use NAME")
     server.forget()
-    assert [done[0] for done in commands(server, root, ["pull", "tiny"], RUN)] == [0, 0]
+    assert typist.specdec("pull", "tiny")[0] == typist.specdec(*RUN)[0] == 0

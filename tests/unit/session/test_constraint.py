@@ -10,7 +10,7 @@ from mlx_lm.generate import generate_step
 
 from fakes.drafting import open_session
 from fakes.models import CHAT_TEMPLATE, byte_tokenizer, tiny_folder, write_tokenizer
-from fakes.thinking import BEGIN, BIAS, END, STOPS, THINKS, thinking_tokenizer
+from fakes.thinking import BEGIN, BIAS, END, STOPS
 from specdec_cli.core.request import Constraint, Request
 from specdec_cli.models.grammar import Bans
 from specdec_cli.pairs.pair import Pair
@@ -32,10 +32,10 @@ def small(folders):
 
 @pytest.fixture(scope="module", params=[True, False], ids=["opened by the prompt", "opened by the model"])
 def thinker(request, tmp_path_factory):
-    folder = tiny_folder(tmp_path_factory.mktemp("thinker") / "target", THINKS, seed=3)
     opened = CHAT_TEMPLATE.replace("assistant\\n", "assistant\\n<think>")
     assert opened != CHAT_TEMPLATE
-    write_tokenizer(folder, thinking_tokenizer(False), chat_template=opened if request.param else CHAT_TEMPLATE)
+    folder, template = tmp_path_factory.mktemp("thinker") / "target", opened if request.param else CHAT_TEMPLATE
+    tiny_folder(folder, seed=3, marks=("<think>", "</think>"), chat_template=template)
     return open_session(Pair("thinker", str(folder), str(folder)))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.racing import Clock
 from specdec_cli.apps.tune import training, tuning
 from specdec_cli.apps.tune.documents import SAID
 from specdec_cli.apps.tune.figures import FEWEST, MEASURING, PIECES, DocumentRounds, Measured, TimePlan, judge
@@ -23,15 +24,7 @@ class Killed(BaseException):
     """In place of SIGKILL: nothing of the tuning runs after it."""
 
 
-class Clock:
-    """Each look at it takes a `tick` of 8 ms, exact in binary."""
-
-    def __init__(self):
-        self.now, self.tick = 0.0, 1 / 128
-
-    def __call__(self):
-        self.now += self.tick
-        return self.now
+TICK = 1 / 128  # each look at the clock takes 8 ms, exact in binary
 
 
 @pytest.fixture
@@ -44,7 +37,7 @@ def tune(spec, pair, parts, monkeypatch):
 
     def run(folder, report=lambda _: None, clock=None, seconds=10.0):
         folder.mkdir(exist_ok=True)
-        kept = Kept(folder, clock=clock or Clock())
+        kept = Kept(folder, clock=clock or Clock(TICK))
         tuning = Tuning(trainee("draft", spec, pair, 3, 0), parts, seconds, kept, 8)
         before, done = tuning.measure(report), tuning.learn(report)
         found = tuning.judge(done.best, report)
@@ -88,7 +81,6 @@ def test_the_time_that_is_said_counts_reading_once_and_follows_what_each_documen
 ):
     """It was 4.4 times what came: reading was counted with each of 16 words, and the longest piece for every other."""
     clock, reading, word, said = Clock(), 0.5, 0.05, list[float]()
-    clock.tick = 0.0
 
     def measure(session, pieces, words, *_):
         clock.now += reading + words * word
@@ -120,7 +112,7 @@ def test_measuring_and_judging_take_their_share_of_the_time_on_any_machine(word)
 @pytest.mark.parametrize("slower", [1, 4])
 def test_where_the_machine_becomes_slower_the_verdict_is_in_time_by_fewer_documents(tune, tmp_path, slower):
     """From the second document on. Judging is cut short last, and then both are of the same documents."""
-    clock = Clock()
+    clock = Clock(TICK)
 
     def report(now):
         if (now.doing, now.number) == ("measuring", 2):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.racing import Clock
 from fakes.ui_script import ANSWER, PREFILL, ROUNDS, START, Terminal, drafted, finish, script
 from specdec_cli.core.events import Event
 from specdec_cli.terminal.panel.live import PanelDisplay
@@ -32,20 +33,9 @@ def read_lines(path):
 ╰─ ✓ accepted   ✗ rejected   · not judged   ↳ correction   ★ bonus ────────────╯""".splitlines()
 
 
-class Ticking:
-    """A clock that advances by `step` with every look at it."""
-
-    def __init__(self, step: float) -> None:
-        self.now, self.step = 0.0, step
-
-    def __call__(self) -> float:
-        self.now += self.step
-        return self.now
-
-
 def panel(terminal: Terminal, step: float = 1.0) -> PanelDisplay:
     """A panel that refreshes with every event, unless the clock says otherwise."""
-    return PanelDisplay(terminal.out, terminal.err, clock=Ticking(step), name="demo")
+    return PanelDisplay(terminal.out, terminal.err, clock=Clock(step), name="demo")
 
 
 def play(display: PanelDisplay, events: list[Event]) -> None:
@@ -164,7 +154,7 @@ def test_closing_amid_a_reply_gives_the_terminal_back_once(terminal: Terminal) -
 
 def test_a_piped_answer_is_raw_and_the_panel_is_on_stderr_alone(terminal: Terminal) -> None:
     out = io.StringIO()
-    display = PanelDisplay(out, terminal.err, clock=Ticking(1.0), name="demo")
+    display = PanelDisplay(out, terminal.err, clock=Clock(1.0), name="demo")
     play(display, script())
     display.close()
     assert out.getvalue() == ANSWER + "\n"

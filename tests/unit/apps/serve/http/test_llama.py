@@ -6,7 +6,7 @@ import re
 import pytest
 
 import specdec_cli
-from fakes.fill_model import fill_folder
+from fakes.models import FILLS, tiny_folder
 from fakes.server import local
 from fakes.serving import ids, job, model_of
 from specdec_cli.apps.serve.http.answer import LineCutter, LineLimits
@@ -29,7 +29,7 @@ ASKED = {"/infill": INFILL, CHAT: {"messages": USER, "max_tokens": 24, "temperat
 @pytest.fixture(scope="module")
 def filler(tmp_path_factory):
     root = tmp_path_factory.mktemp("fill")
-    target, draft = fill_folder(root / "target"), fill_folder(root / "draft", noise=0.01)
+    target, draft = tiny_folder(root / "target", **FILLS), tiny_folder(root / "draft", **FILLS, noise=0.01)
     return specdec_cli.load(target=str(target), draft=str(draft))
 
 

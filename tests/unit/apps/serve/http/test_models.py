@@ -8,7 +8,7 @@ import openai
 import pytest
 
 import specdec_cli
-from fakes.fill_model import fill_folder
+from fakes.models import FILLS, tiny_folder
 from fakes.server import LOCAL, local
 from specdec_cli.apps.serve.model import Switch
 from specdec_cli.apps.serve.scheduler import Scheduler, SchedulerOptions
@@ -50,7 +50,7 @@ BROKEN = ("cut", "torn", "empty", "foreign", "gone")
 def pairs(tmp_path_factory):
     """One that can be loaded, one whose loading is refused, and others that are broken, each in its own way."""
     root = tmp_path_factory.mktemp("pairs of Jane Doe")
-    folders = {name: fill_folder(root / name) for name in ("fills", "refused", *BROKEN[:-1])}
+    folders = {name: tiny_folder(root / name, **FILLS) for name in ("fills", "refused", *BROKEN[:-1])}
     weights = folders["cut"] / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     (folders["torn"] / "config.json").write_text("{")

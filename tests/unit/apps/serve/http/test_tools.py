@@ -9,9 +9,9 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 import specdec_cli
-from fakes.call_models import KINDS, call_model, weigh
+from fakes.call_models import KINDS, call_model
 from fakes.desk import by_letters
-from fakes.models import byte_tokenizer
+from fakes.models import TINY, byte_tokenizer, tiny_folder
 from fakes.server import LOCAL
 from fakes.serving import model_of
 from specdec_cli.apps.serve.http.answer import ChatRequest, ServedAnswer
@@ -236,9 +236,11 @@ def weighed(tmp_path, start, tool_folders):
     """Starts a server with a model of random weights, which says what has a shape only where that is forced on it."""
 
     def begin(kind, k):
-        folder = tool_folders[0] if kind == "qwen" else tmp_path / kind
+        folder = tool_folders[0]
         if kind != "qwen":
-            weigh(folder, call_model(folder, kind).tokenizer)
+            template, special = KINDS[kind]
+            config = TINY | {"max_position_embeddings": 65_536}
+            folder = tiny_folder(tmp_path / kind, config, seed=3, special=special, chat_template=template)
         pair = specdec_cli.load(target=str(folder), drafter="ngram")
         base = specdec_cli.Request(k=k, drafter="ngram" if k else "none", max_context=4096)
         return start(Scheduler(lambda name: pair, SchedulerOptions(idle_seconds=None)), model_of(pair, base, 1))
