@@ -390,7 +390,7 @@ def require_values(arguments: Sequence[str]) -> None:
 
     Raises: UsageError.
     """
-    own = [row for row in ROWS.values() if not row.of or {*arguments[:1]} & {*row.of.split()}]
+    own = [row for row in ROWS.values() if not row.of or {*arguments[:2]} & {*row.of.split()}]
     rows = [row for row in own if row.metavar and row.name != "system"]
     metavars = {flag: row.metavar for row in rows for flag in row.flags}
     words = takewhile(lambda word: word != "--", arguments)

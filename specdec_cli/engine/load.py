@@ -26,6 +26,7 @@ from specdec_cli.models.checkpoint import FLOATS, Checkpoint
 # Methods of other libraries that mlx-lm knows nothing of (utils.py, load_model): it takes the weights for numbers.
 UNKNOWN_PACKING = {
     *("bitsandbytes", "quanto", "hqq", "eetq", "torchao", "higgs", "vptq", "spqr", "aqlm", "fbgemm_fp8", "quark"),
+    "auto-round",
 }
 # Of others it reads what has one of these values in this field.
 READ_PACKING: dict[str, tuple[str, tuple[object, ...]]] = {
@@ -33,6 +34,11 @@ READ_PACKING: dict[str, tuple[str, tuple[object, ...]]] = {
     "modelopt": ("quant_algo", ("NVFP4",)),
     **dict.fromkeys(("awq", "gptq"), ("bits", (4,))),
     "": ("quant_method", ()),
+}
+# Architectures whose own code reads the tensors of such a method.
+READS_TENSORS = {
+    "compressed-tensors": {"deepseek_v3", "kimi_k25", "kimi_k3", "mistral4"},
+    "modelopt": {"muse_spark"},
 }
 # Architectures whose own code makes numbers of fp8. ministral3's multiplies the codes themselves with the scales.
 READS_FP8 = {"deepseek_v3", "deepseek_v32", "glm_moe_dsa", "kimi_k25", "mimo_v2_flash", "minimax", "mistral4"}
@@ -210,12 +216,13 @@ def _unread_packing(checkpoint: Checkpoint) -> str | None:
     """What packed the weights in a way that mlx-lm does not read for this architecture, None where it reads it."""
     given, text = checkpoint.foreign_packing, checkpoint.text_config
     method = str(given.get("quant_method", ""))
+    types = {MODEL_REMAPPING.get(one, one) for one in (checkpoint.model_type, str(text.get("model_type")))}
     if given and method in READ_PACKING:
         field, values = READ_PACKING[method]
         nested = given.get("quantization")
         value = (nested if isinstance(nested, Mapping) else given).get(field, 4 if field == "bits" else None)
-        return None if value in values else f"{method or 'another library'} ({field}: {shown(value)})"
-    types = {MODEL_REMAPPING.get(one, one) for one in (checkpoint.model_type, str(text.get("model_type")))}
+        read = method not in READS_TENSORS or types & READS_TENSORS[method]
+        return None if value in values and read else f"{method or 'another library'} ({field}: {shown(value)})"
     if method not in UNKNOWN_PACKING and (types & READS_FP8 or not checkpoint.unpacks_fp8):
         return None
     here = [tensor for path in checkpoint.folder.glob(WEIGHTS) for tensor in read_header(path).tensors.values()]
@@ -225,5 +232,7 @@ def _unread_packing(checkpoint: Checkpoint) -> str | None:
 def _does_not_load(checkpoint: Checkpoint, reason: str) -> NotAvailable:
     return NotAvailable(
         f"{checkpoint.name} ({checkpoint.model_type}) does not load: {reason}",
-        "the weights and config.json disagree; download the model again",
+        "use an MLX conversion of the model"
+        if checkpoint.foreign_packing
+        else "the weights and config.json disagree; download the model again",
     )

@@ -89,8 +89,9 @@ def warm_up_network(checkpoint: Checkpoint) -> None:
     network.update(tree_map(mx.zeros_like, network.parameters()))
     network.set_dtype(computed)
     for _, module in network.named_modules():
-        # Experts hold several, and bitnet's and Hadamard's cannot be quantized once more.
-        if hasattr(module, "to_quantized") or ("weight" in module and module.weight.ndim == 2):
+        # bitnet's and Hadamard's are packed, and cannot be quantized once more.
+        packs = "weight" in module and not mx.issubdtype(module.weight.dtype, mx.floating)
+        if hasattr(module, "to_quantized") or packs:
             for method in ("__call__", "as_linear"):
                 if hasattr(module, method):
                     hook(module, _zeros, method)

@@ -34,7 +34,7 @@ from specdec_cli.hub.client import as_user_error
 if TYPE_CHECKING:
     from huggingface_hub import CachedRepoInfo, HFCacheInfo
 
-VERSION = 1
+VERSION = 2
 SHA256_DIGITS = 64
 FOREIGN_WEIGHTS = {".bin", ".pt", ".pth", ".gguf"}
 

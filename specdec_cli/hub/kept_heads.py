@@ -28,7 +28,7 @@ from specdec_cli.hub.download import OnBytes, is_abandoned, silent
 from specdec_cli.hub.snapshot import HubSnapshot
 
 DAMAGED = "the repository's files are damaged, or a proxy alters what comes through it"
-PIECE_BYTES = 32 << 20
+PIECE_BYTES = 4 << 20
 
 
 def remote_headers(

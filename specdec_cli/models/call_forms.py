@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +19,16 @@ import regex
 
 from specdec_cli.models.shape import json_rule
 from specdec_cli.models.text import overlap
-from specdec_cli.models.tool_calls import Functions, MarkedCalls, MarkedReader, Piece, Spell, ToolCall, sayable
+from specdec_cli.models.tool_calls import (
+    Functions,
+    MarkedCalls,
+    MarkedReader,
+    Piece,
+    Spell,
+    ToolCall,
+    calls_in_code,
+    sayable,
+)
 from specdec_cli.models.turns import Message, one_call_a_turn, words_apart
 
 TAG = "<|python_tag|>"
@@ -177,8 +185,7 @@ class BareReader:
         """(calls written as code, `[f(a=1), g()]` or alone, none where it is anything else; where all ends)."""
         written = self._held[begin:].rstrip().removesuffix("```").strip()
         try:
-            tree = Literals().visit(ast.parse(written, mode="eval")).body
-            calls = [_written(one) for one in (tree.elts if isinstance(tree, ast.List) else [tree])]
+            calls = calls_in_code(written)
         except (SyntaxError, ValueError, TypeError, MemoryError, RecursionError):
             calls = []
         return calls if all(call.name in self._names for call in calls) else [], len(self._held)
@@ -190,23 +197,6 @@ def _beginning(names: Collection[str]) -> Any:
     said, called = ("|".join(map(regex.escape, some)) for some in (quoted, names))
     code = rf"({LEAD}(?=\[)|(<\|python_tag\|>)?\s*```tool_code\s*|<\|python_tag\|>\s*)(?<code>(\[\s*)?({called})\s*\()"
     return regex.compile(rf"{LEAD}(\[\s*)?(?<object>{HEAD}({said}))|{code}", regex.ASCII)
-
-
-class Literals(ast.NodeTransformer):
-    """JSON's words for Python's: models write either."""
-
-    words: ClassVar[dict[str, Any]] = {"true": True, "false": False, "null": None}
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.Constant(self.words[node.id]) if node.id in self.words else node
-
-
-def _written(node: ast.expr) -> ToolCall:
-    """Raises: ValueError, TypeError for what is no call with literals by name."""
-    if not isinstance(node, ast.Call) or node.args or not all(keyword.arg for keyword in node.keywords):
-        raise ValueError("no call")
-    arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
-    return sayable(ast.unparse(node.func), arguments)
 
 
 CHANNEL, MESSAGE, START, CONSTRAIN = "<|channel|>", "<|message|>", "<|start|>", "<|constrain|>"

@@ -6,10 +6,11 @@ A grammar, in llguidance's Lark form, is known for the form that most templates 
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -22,14 +23,18 @@ from specdec_cli.models.text import overlap
 from specdec_cli.models.turns import Message
 
 JSON_CALLS, PYTHON_CALLS = "json_tools", "pythonic"
-# A whole text between two quotes in Python's code.
-QUOTED = re.compile(r""" "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' """, re.DOTALL | re.VERBOSE)
-# What stands on both sides of a text in Gemma's calls; and with `"` for each text the beginning of a call, and a call
+# In Python's code: where a text may begin, a whole text, and a call whose values are words or texts without escapes.
+BEGINS = r"(?<=[=(\[{,:\s])"
+QUOTED = re.compile(BEGINS + r"""(\"{3}|'{3}|"|')(?:\\.|(?!\1)[^\\])*\1""", re.DOTALL)
+WORDS = re.compile(r"""\s*\[[\w.]+\((\w+=("[^"\\]*"|'[^'\\]*'|(?!')[^][(){}",=]+)(,\s*(?=\w+=)|(?=\))))+\)\]\s*""")
+# What stands on both sides of a text in Gemma's calls; and with a NUL for each text the beginning of a call, and a call
 # whose values are words.
 GEMMA4, FUNCTION_GEMMA = "gemma4", "function_gemma"
 GEMMA_QUOTES = {GEMMA4: '<|"|>', FUNCTION_GEMMA: "<escape>"}
 GEMMA_CALL = re.compile(r"\bcall:[\w.-]+\{")
-GEMMA_WORDS = re.compile(r"""\s*call:\w+\{(\w+:("|[^][{},"]*)(,(?=\w)|(?=\})))*\}\s*""")
+GEMMA_WORDS = re.compile(r"\s*call:\w+\{(\w+:(\0|[^][{},\0]*)(,(?=\w)|(?=\})))*\}\s*")
+# Within it MiniCPM5 quotes marks, of which its parser takes an argument's end for one.
+CDATA = re.compile(r"<!\[CDATA\[(?:(?!</param>).)*?\]\]>", re.DOTALL)
 ANY_OBJECT = '{"type": "object"}'
 # What an argument begins and ends with, in forms whose parsers drop one that is not closed instead of refusing it.
 ARGUMENTS = {
@@ -145,7 +150,7 @@ class MarkedCalls:
         if self.enforced:
             return _ends_in_word(inner)
         if self.name == PYTHON_CALLS:
-            return bool(re.search("[\"']", QUOTED.sub("", inner)))
+            return re.search(BEGINS + "[\"']", QUOTED.sub("", inner)) is not None
         if quote := GEMMA_QUOTES.get(self.name):
             return inner.count(quote) % 2 == 1
         begin, end = ARGUMENTS.get(self.name, ("", ""))
@@ -156,15 +161,16 @@ class MarkedCalls:
         with untrusted(lambda reason: UsageError(f"a tool call cannot be read: {reason}", "ask again")):
             if self.breaks_off(inner):
                 raise ValueError("its last argument is not closed")
-            if self.name == PYTHON_CALLS:  # its parser guesses where a line ends within a string
-                inner = QUOTED.sub(lambda text: text[0].replace("\n", "\\n"), inner)
-            bare = '"'.join(inner.split(GEMMA_QUOTES[self.name])[::2]) if self.name in GEMMA_QUOTES else ""
+            if self.name == PYTHON_CALLS:  # of what is no code, mlx-lm's parser drops what it cannot guess
+                with nullcontext() if not WORDS.fullmatch(inner) else suppress(SyntaxError, ValueError):
+                    return calls_in_code(QUOTED.sub(_on_one_line, inner).strip())
+            bare = "\0".join(inner.split(GEMMA_QUOTES[self.name])[::2]) if self.name in GEMMA_QUOTES else ""
             found = self._parsed(inner, bare, [*map(_with_objects, tools)] or None)
             calls = [_call(one) for one in (found if isinstance(found, list) else [found])]
             if len(GEMMA_CALL.findall(bare)) > len(calls):
                 raise ValueError("a call is not closed")
             begin = ARGUMENTS.get(self.name, ("",))[0]
-            if begin and inner.count(begin) > sum(len(call.arguments) for call in calls):
+            if begin and CDATA.sub("", inner).count(begin) > sum(len(call.arguments) for call in calls):
                 raise ValueError("an argument is not closed, or quotes another one")
             return calls
 
@@ -204,6 +210,35 @@ def _ends_in_word(text: str) -> bool:
     except jsonfile.NotJson as error:
         return str(error).startswith("Unterminated string")
     return False
+
+
+def _on_one_line(text: re.Match[str]) -> str:
+    """A text in Python's code, whose ends of lines are spelt; one that is escaped stays, as it is none."""
+    spelt = {"\n": "\\n", "\r": "\\r"}
+    return re.sub(r"\\.|[\r\n]", lambda found: spelt.get(found[0], found[0]), text[0], flags=re.DOTALL)
+
+
+def calls_in_code(code: str) -> list[ToolCall]:
+    """Calls as Python writes them, in a list or alone. Raises: SyntaxError, ValueError, TypeError and more."""
+    tree = Literals().visit(ast.parse(code, mode="eval")).body
+    return [_written(one) for one in (tree.elts if isinstance(tree, ast.List) else [tree])]
+
+
+class Literals(ast.NodeTransformer):
+    """JSON's words for Python's: models write either."""
+
+    words: ClassVar[dict[str, Any]] = {"true": True, "false": False, "null": None}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.Constant(self.words[node.id]) if node.id in self.words else node
+
+
+def _written(node: ast.expr) -> ToolCall:
+    """Raises: ValueError, TypeError for what is no call with literals by name."""
+    if not isinstance(node, ast.Call) or node.args or not all(keyword.arg for keyword in node.keywords):
+        raise ValueError("no call")
+    arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
+    return sayable(ast.unparse(node.func), arguments)
 
 
 class MarkedReader:

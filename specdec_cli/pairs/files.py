@@ -65,7 +65,8 @@ def unheard(sentence: str) -> None:
 class ModelFiles:
     """A model's `checkpoint`; `snapshot` is its commit if it was asked for on the Hub: weights may be missing here.
 
-    Of that commit's weights `unloaded_bytes` belong to towers of pictures and sound and to heads, which mlx-lm drops.
+    Of that commit's weights `unloaded_bytes` belong to towers of pictures and sound and to heads, which mlx-lm drops,
+    less what FP8 takes more in memory, as bfloat16.
     """
 
     checkpoint: Checkpoint
@@ -77,7 +78,7 @@ class ModelFiles:
         """Bytes in memory; of a model on the Hub, about as many as its files hold of the language model."""
         if self.snapshot is None:
             return self.checkpoint.loaded_bytes
-        return (self.snapshot.weight_bytes - self.unloaded_bytes) * (2 if self.checkpoint.unpacks_fp8 else 1)
+        return self.snapshot.weight_bytes - self.unloaded_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ def find(
     pair, kind = spec.pair, DRAFTERS[spec.drafter]
     with explain_offline(offline) if weights == "headers" else nullcontext():
         folder, name, snapshot = _locate(pair, pair.target, pair.target_revision, weights, offline, report)
-        target = _read_model(folder, name, snapshot)
+        target = read_model(folder, name, snapshot)
         draft = _find_draft(pair, target, kind, weights, tell, offline, report)
     target = replace(target, checkpoint=target.checkpoint.with_adapter(pair.target_adapter))
     if weights == "here" and (tuned := folder_of(pair)) is not None:
@@ -240,7 +241,8 @@ def _locate(
     return hub.fetch_small(snapshot, report), snapshot.name, snapshot
 
 
-def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
+def read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None) -> ModelFiles:
+    """What `folder` holds of the model `name`, and its `snapshot` where it is on the Hub; as `read_checkpoint`."""
     checkpoint = read_checkpoint(folder, name, weights=snapshot is None)
     return ModelFiles(checkpoint, snapshot, _unloaded_bytes(checkpoint, snapshot) if snapshot else 0)
 
@@ -248,9 +250,10 @@ def _read_model(folder: Path, name: str, snapshot: hub.HubSnapshot | None = None
 def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
     """As in ModelFiles, by the headers of those files that hold any of it, as far as these can be read."""
     language, shards = checkpoint.text_config, jsonfile.read_or_empty(checkpoint.folder / INDEX).get("weight_map")
-    if isinstance(shards, dict):
+    fp8 = checkpoint.unpacks_fp8
+    if isinstance(shards, dict) and not fp8:
         holding = {str(file) for tensor, file in shards.items() if is_beside(tensor, checkpoint.config)}
-    elif language is not checkpoint.config or any(language.get(key) for key in ANNOUNCING):
+    elif fp8 or language is not checkpoint.config or any(language.get(key) for key in ANNOUNCING):
         holding = {file.path for file in snapshot.files if file.is_weights}
     else:
         return 0
@@ -260,7 +263,8 @@ def _unloaded_bytes(checkpoint: Checkpoint, snapshot: hub.HubSnapshot) -> int:
     with suppress(NotAvailable):
         headers = [*map(read_header, filter(Path.is_file, files)), *hub.remote_headers(snapshot, away).values()]
         tensors = [tensor for header in headers for tensor in header.tensors.values()]
-        return sum(tensor.size_bytes for tensor in tensors if is_beside(tensor.name, checkpoint.config))
+        dropped = sum(tensor.size_bytes for tensor in tensors if is_beside(tensor.name, checkpoint.config))
+        return sum(tensor.size_bytes for tensor in tensors) - checkpoint.bytes_of(headers) if fp8 else dropped
     return 0
 
 
@@ -315,7 +319,7 @@ def _read_draft(pair: Pair, name: str, weights: Weights, offline: bool, report: 
         [file.path for file in snapshot.files] if snapshot else (path.name for path in folder.iterdir()), spelled
     )
     if not is_for_a_head(folder, spelled):
-        return _read_model(folder, spelled, snapshot)
+        return read_model(folder, spelled, snapshot)
     if snapshot and not all((folder / file.path).is_file() for file in snapshot.files if file.is_weights):
         checkpoint = read_checkpoint(folder, spelled, weights=False, heads=True)
         head = head_in(checkpoint, hub.remote_headers(snapshot))

@@ -66,7 +66,7 @@ class Fit:
     `sizes` are theirs at any length, `context` is what they were made for. `beside` are the lengths of further
     conversations; each keeps so many `snapshots`. What `servers` hold is not among the `usable_bytes`.
     With `kv_bits` the caches are quantized. Where machines share the target, it is one's. A refusal names no option
-    but of `remedies`, those that the command has.
+    but of `remedies`, those that the command has. `more` of other models is in memory as well.
     """
 
     files: PairFiles
@@ -79,6 +79,7 @@ class Fit:
     beside: tuple[int, ...] = ()
     snapshots: int = KEPT_SNAPSHOTS
     remedies: frozenset[str] = REMEDIES
+    more: tuple[Footprint, ...] = ()
 
     @classmethod
     def of(cls, files: PairFiles, kv_bits: int | None = None, remedies: frozenset[str] = REMEDIES) -> Fit:
@@ -118,7 +119,7 @@ class Fit:
 
     def holding(self, parts: tuple[Footprint, ...]) -> Fit:
         """The same with these in memory as well."""
-        return replace(self, sizes=lambda tokens: (*self.sizes(tokens), *parts)) if parts else self
+        return replace(self, sizes=lambda tokens: (*self.sizes(tokens), *parts), more=parts) if parts else self
 
     @property
     def longest(self) -> int:
@@ -149,7 +150,7 @@ class Fit:
     def without_unasked_head(self) -> Fit | None:
         """That of the pair without a head that nobody asked for; None where there is no such head."""
         alone = self.files.without_unasked_head
-        return Fit.of(alone, self.kv_bits, self.remedies) if alone else None
+        return Fit.of(alone, self.kv_bits, self.remedies).holding(self.more) if alone else None
 
     def refusals(self) -> Iterator[SpecdecError]:
         """What keeps the pair from drafting, but for the memory. Raises: NotAvailable for an unreadable tokenizer."""
@@ -225,7 +226,7 @@ class Fit:
         """The same with quantized caches; None where they are, or cannot be."""
         with suppress(Refused):
             if self.kv_bits is None and self.files.target.checkpoint.group is None:
-                return Fit.of(self.files, HINTED_BITS).at(self.tokens)
+                return Fit.of(self.files, HINTED_BITS).holding(self.more).at(self.tokens)
         return None
 
     @property

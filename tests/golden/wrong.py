@@ -158,6 +158,8 @@ FOREIGN = {
     "fp8-dynamic": {"quant_method": "compressed-tensors", "format": "float-quantized"},
     "modelopt": {"quant_method": "modelopt", "quant_algo": "FP8"},
     "gptq-8": {"quant_method": "gptq", "bits": 8},
+    "packed-in-4": {"quant_method": "compressed-tensors", "format": "pack-quantized"},
+    "nvfp4-of-modelopt": {"quant_method": "modelopt", "quant_algo": "NVFP4"},
     "unnamed": {"quantization": {"quant_algo": "FP8"}},
 }
 

@@ -105,8 +105,8 @@ def _storage() -> Finding:
 
 # Where Typer installs the completion of each shell.
 COMPLETIONS = (".bash_completions/specdec.sh", ".zfunc/_specdec", ".config/fish/completions/specdec.fish")
-# A bash whose ~/.bashrc still reads the removed file begins with an error.
-READ_BY_BASH = "; sed -i.bak /bash_completions.specdec/d ~/.bashrc"
+# A bash whose ~/.bashrc still reads the removed file begins with an error. That file may be a link, which sed spoils.
+READ_BY_BASH = '; sed -i.bak /bash_completions.specdec/d "$(realpath ~/.bashrc)"'
 
 
 def places() -> Iterator[tuple[str, list[Path], str]]:

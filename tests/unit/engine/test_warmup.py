@@ -55,7 +55,7 @@ PACKED = {"e.weight": WORDS, "e.scales": HALVES, "e.biases": HALVES, "a": FULL}
 
 
 @needs_fusing
-@pytest.mark.parametrize("name", ["qwen3", "gemma3_text", "gpt_oss"])
+@pytest.mark.parametrize("name", ["qwen3", "gemma3_text", "gpt_oss", "deepseek_v3"])
 def test_what_a_network_fuses_was_fused_before_in_the_type_of_its_scales(monkeypatch, tmp_path, name):
     """The bug: activations and lookups were compiled before the first token, and float16 passed for bfloat16."""
     checkpoint = stored(tmp_path, name, PACKED, dtype="bfloat16")

@@ -187,6 +187,21 @@ MARKED_SAID = {
     ),
     "pythonic open": (PYTHON, OPEN, [text(OPEN)]),
 }
+# What the code of a call says, and its arguments; None: mlx-lm's parser would drop some, or give them to another call.
+CODE_SAID = {
+    "a bare word": ('[run(cmd="a\nb", mode=append)]', {"cmd": "a\nb", "mode": "append"}),
+    "both ends of a line": ('[run(cmd="a\r\nb")]', {"cmd": "a\r\nb"}),
+    "a line that goes on": ('[run(cmd="docker run \\\n -it x\nls")]', {"cmd": "docker run  -it x\nls"}),
+    "three quotes": ('[run(cmd="""it\'s 5" wide\nb""")]', {"cmd": "it's 5\" wide\nb"}),
+    "an apostrophe": ("[run(cmd=What's up)]", {"cmd": "What's up"}),
+    "a number in quotes": ('[run(cmd="12")]', {"cmd": "12"}),
+    "by place": ('[run("ls")]', None),
+    "another call's": ("[run(cmd=1), run(n=foo)]", None),
+    "words with a comma": ('[run(cmd="a", n=hello, world)]', None),
+}
+for name, (code, arguments) in CODE_SAID.items():
+    said = f"<|tool_call_start|>{code}<|tool_call_end|>"
+    MARKED_SAID[f"pythonic {name}"] = PYTHON, said, [text(said) if arguments is None else call("run", **arguments)]
 NO_MARKED = {
     "list": "<tool_call>\n[1]\n</tool_call>",
     "name": '<tool_call>{"name": 3}</tool_call>',
@@ -244,6 +259,22 @@ for inner, right in (
         MARKED_SAID[f"{form.name} {inner}"] = form, written, [right or text(written)]
 WORDS = "call:run{cmd:http://a b,n:1}".join(FORMS[function_gemma].marks)
 MARKED_SAID["function_gemma words"] = FORMS[function_gemma], WORDS, [call("run", cmd="http://a b", n=1)]
+DATA = "<![CDATA[see <param name='x'>{} ok]]>"
+MARKED_SAID["minicpm5 quoted mark"] = (
+    FORMS[minicpm5],
+    WRITTEN[minicpm5].replace("?", DATA.format("")),
+    [call("run", cmd="see <param name='x'> ok", n="1")],
+)
+MARKED_SAID["minicpm5 quoted argument"] = (
+    FORMS[minicpm5],
+    (said := WRITTEN[minicpm5].replace("?", DATA.format("a</param>"))),
+    [text(said)],
+)
+MARKED_SAID["function_gemma quotes"] = (
+    FORMS[function_gemma],
+    '<start_function_call>call:run{cmd:the "best" one}<end_function_call>',
+    [call("run", cmd='the "best" one')],
+)
 SAID = {name: (BARE, *row) for name, row in BARE_SAID.items()}
 SAID |= {name: (HARMONY, *row) for name, row in HARMONY_SAID.items()}
 SAID |= MARKED_SAID

@@ -14,7 +14,7 @@ from specdec_cli.core.request import Request
 from specdec_cli.models.tokenizer_files import read_alike
 from specdec_cli.pairs.check import judge
 from specdec_cli.pairs.files import find
-from specdec_cli.pairs.fit import Fit
+from specdec_cli.pairs.fit import Fit, Footprint
 from specdec_cli.pairs.limits import HEADROOM
 from specdec_cli.pairs.pair import Pair, PairSpec
 from specdec_cli.session.load import beside, load
@@ -111,6 +111,10 @@ def test_a_head_counts_in_what_has_to_fit(folders, device_says):
     told = []
     assert loaded(whole, drafter="auto", reserve_tokens=64, tell=told.append).draft_kind is None
     assert "no head drafts:" in told[0] and "usable" in told[0]
+    # What a bench has beside it counts without the head as well.
+    more = Fit.of(find(PairSpec(Pair("c", str(whole), None)))).holding((Footprint("n", alone.peak_bytes, 0, 0),))
+    with pytest.raises(DoesNotFit):
+        more.require(64, told.append)
     # The bug: check refused the pair that runs.
     verdict = judge(Fit.of(find(PairSpec(Pair("c", str(whole), None)))), 64)
     assert (verdict.exit_code, verdict.head, verdict.warnings[-1]) == (0, None, told[0])
